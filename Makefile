@@ -1,0 +1,39 @@
+# `make demo` and `make test` do all the set-up they need; the second time set-up is instant.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test fast check format clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(STAMP)  ## a virtual environment in .venv with everything pinned
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## train, evaluate, tag and explain on the built-in data set
+	$(BIN)/glocal demo
+
+test: $(STAMP)  ## every test
+	$(BIN)/python -m pytest
+
+fast: $(STAMP)  ## the quick tests
+	$(BIN)/python -m pytest -m "not slow and not dist and not gpu"
+
+check: $(STAMP)  ## style, types, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## mend what the formatter and the linter can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis

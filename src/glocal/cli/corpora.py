@@ -1,0 +1,64 @@
+"""Reading the user's files for a subcommand, and saying which rows were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from glocal.cli import console
+from glocal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glocal.data.corpus import Corpus
+
+__all__ = ["read_file", "read_files", "read_label_list", "report_skipped"]
+
+MOST_NAMED = 20  # rows left out that are named one by one
+
+
+def read_file(path: str, **reading: Any) -> Corpus:
+    """One corpus, its skipped rows reported; the options are those of `read_corpus`."""
+    from glocal.data.readers import read_corpus
+
+    corpus = read_corpus(path, **reading)
+    report_skipped(corpus.skipped)
+    return corpus
+
+
+def read_files(paths: Sequence[str], **reading: Any) -> Corpus:
+    """The corpora of several files as one; ids may repeat between files, not within one."""
+    corpora = [read_file(path, **reading) for path in paths]
+    if len(corpora) == 1:
+        return corpora[0]
+    import pyarrow as pa
+
+    from glocal.data.corpus import Corpus
+
+    table = pa.concat_tables([corpus.table for corpus in corpora])
+    return Corpus(table, source=", ".join(paths))
+
+
+def report_skipped(problems: Sequence[str]) -> None:
+    """Say how many rows were left out, and which."""
+    if not problems:
+        return
+    rows = "row was" if len(problems) == 1 else "rows were"
+    shown = [f"  {problem}" for problem in problems[:MOST_NAMED]]
+    if len(problems) > MOST_NAMED:
+        shown.append(f"  … and {len(problems) - MOST_NAMED:,} more")
+    console.warn("\n".join([f"{len(problems):,} {rows} left out:", *shown]))
+
+
+def read_label_list(path: str | None) -> list[str] | None:
+    """Label ids from a text file, one on each line; None without a file.
+
+    Raises:
+        ConfigError: When the file has none.
+    """
+    if path is None:
+        return None
+    with open(path, encoding="utf-8-sig") as file:
+        ids = [line.strip() for line in file if line.strip()]
+    if not ids:
+        raise ConfigError(f"{path} is empty; expected label ids, one on each line")
+    return ids

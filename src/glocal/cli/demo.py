@@ -1,0 +1,197 @@
+"""`glocal demo`: train, evaluate, tag and explain on the built-in set, in minutes on a laptop.
+
+The set is ICD-10-CM cut at the three-character category (`icd10cm`); the model learns from a part
+of its training texts, drawn with a fixed seed, and so does the TF-IDF baseline beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.explain import expert_titles, show_explanations
+from glocal.cli.options import Device, Override
+
+if TYPE_CHECKING:
+    from glocal.data.builtin import BuiltinData
+    from glocal.labels.space import LabelSpace
+    from glocal.predict.evaluation import EvaluationReport
+    from glocal.predict.predictor import Predictor
+
+__all__ = ["EXAMPLES", "app"]
+
+app = typer.Typer()
+
+OUT = Path("demo-model")
+TRAIN_TEXTS = 20_000
+KS = (1, 3, 5)
+EXAMPLES = (
+    "Inflammation of the middle ear with discharge of pus in a small child",
+    "Burn on the back of the right hand from boiling water",
+    "Old man who cannot remember where he lives and gets lost in his own street",
+)
+NEXT = """Next:
+  glocal explain {out} "pain in the left knee after a fall"
+  glocal eval {out} icd10cm:test
+  glocal data inspect YOUR.jsonl
+  glocal train YOUR.jsonl --out my-model
+`glocal --help` lists the rest."""
+
+
+@app.command()
+def demo(
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model goes.")] = OUT,
+    recipe: Annotated[
+        str, typer.Option("--recipe", "-r", help="A recipe's name or path.")
+    ] = "demo",
+    override: Override = None,
+    texts: Annotated[
+        int, typer.Option(min=1, help="Training texts used; there are about 58,000.")
+    ] = TRAIN_TEXTS,
+    baseline: Annotated[bool, typer.Option(help="Also train the TF-IDF linear baseline.")] = True,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model at an --out of your choice.")
+    ] = False,
+    device: Device = "auto",
+) -> None:
+    """Train a model on the built-in data, evaluate it, tag and explain three texts."""
+    from glocal.config import load_recipe
+
+    settings = load_recipe(recipe, override or ())
+    data = _load(texts)
+
+    from glocal.cli.train import summary
+    from glocal.cli.training_progress import TrainingProgress
+    from glocal.predict.predictor import Predictor
+    from glocal.train import fit
+
+    console.note(f"Training on {len(data.train):,} texts with the recipe '{recipe}' …")
+    with TrainingProgress() as progress:
+        result = fit(
+            settings,
+            data.train,
+            out=out,
+            dev=data.dev,
+            label_table=data.label_table,
+            overwrite=overwrite or out == OUT,
+            device=device,
+            listener=progress,
+        )
+    console.note(summary(result))
+    predictor = Predictor.load(result.path, device=device)
+    runs = {settings.system: _Run(predictor.evaluate(data.test, ks=KS), result.seconds)}
+    if baseline:
+        runs["TF-IDF + linear SVM"] = _run_baseline(data, predictor.labels)
+    _show_scores(runs)
+    _show_bands(runs)
+    _tag_examples(predictor)
+    console.note(NEXT.format(out=out))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a method scored on the test texts, and how long it took to train."""
+
+    report: EvaluationReport
+    seconds: float
+
+
+def _load(n_texts: int) -> BuiltinData:
+    """The built-in set with a part of its training texts, drawn with a fixed seed."""
+    import numpy as np
+
+    from glocal.data.icd10cm import load_icd10cm
+
+    data = load_icd10cm(level="category")
+    order = np.random.default_rng(0).permutation(len(data.train))
+    part = data.train.take(np.sort(order[:n_texts]))
+    console.note(
+        f"icd10cm: {len(part):,} of {len(data.train):,} training texts, {len(data.dev):,} dev and "
+        f"{len(data.test):,} test texts; labels are the chapter, block and category of a diagnosis."
+    )
+    return replace(data, train=part)
+
+
+def _run_baseline(data: BuiltinData, labels: LabelSpace) -> _Run:
+    from glocal.cli.demo_baseline import linear_baseline
+    from glocal.predict.evaluation import evaluate_predictions
+
+    started = time.monotonic()
+    console.note("Training the TF-IDF baseline, one linear classifier for each label …")
+    with console.progress_bar("baseline", unit="labels") as progress:
+        found = linear_baseline(data.train, data.test, labels, k=max(KS), progress=progress)
+    report = evaluate_predictions(
+        {"combined": found},
+        labels.encode(data.test),
+        counts=labels.counts,
+        n_train=labels.n_documents,
+        ks=KS,
+    )
+    return _Run(report, time.monotonic() - started)
+
+
+def _show_scores(runs: dict[str, _Run]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from glocal.cli.training_progress import format_seconds
+
+    # nDCG@1 is P@1.
+    names = ["P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5"]
+    table = Table("", title="Test scores", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in [*names, "training"]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for method, run in runs.items():
+        for part, scores in _parts(method, run.report).items():
+            cells = [f"{100 * scores[name]:.1f}" for name in names]
+            whole = part == method
+            table.add_row(part, *cells, format_seconds(run.seconds) if whole else "")
+    console.stdout().print(table)
+
+
+def _parts(method: str, report: EvaluationReport) -> dict[str, dict[str, float]]:
+    """The scores of a method and, below it, of each of its experts."""
+    experts = [name for name in report.scores if name != "combined"]
+    titles = expert_titles(experts)
+    return {
+        method: report.scores["combined"],
+        **{f"  {titles[name]}": report.scores[name] for name in experts},
+    }
+
+
+def _show_bands(runs: dict[str, _Run]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    k = max(KS)
+    table = Table(
+        title=f"Macro averages at {k} by training texts of the label, over labels with test gold",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("")
+    for name in ("band", "labels", "P", "R", "F1"):
+        table.add_column(name, justify="left" if name == "band" else "right")
+    for method, run in runs.items():
+        for band, scores in run.report.macro["combined"][k].items():
+            found = scores.with_gold
+            values = (found.precision, found.recall, found.f1)
+            # An empty band has no averages, which then are not numbers.
+            cells = ["–" if math.isnan(value) else f"{100 * value:.1f}" for value in values]
+            table.add_row(method, band, f"{found.n_labels:,}", *cells)
+            method = ""
+    console.stdout().print(table)
+
+
+def _tag_examples(predictor: Predictor) -> None:
+    out = console.stdout()
+    for text in EXAMPLES:
+        out.print(f"“{text}”", style="bold underline")
+        show_explanations(text, predictor.explain(text, k=4, words=4))

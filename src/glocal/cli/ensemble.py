@@ -1,0 +1,145 @@
+"""`glocal ensemble`: several models vote, one in memory at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.corpora import read_file
+from glocal.cli.evaluate import print_report
+from glocal.cli.options import (
+    AsJson,
+    BatchSize,
+    Device,
+    Format,
+    IdField,
+    LabelSeparator,
+    LabelsField,
+    SkipBadRows,
+    TextField,
+    TopK,
+    choose_k,
+    parse_ks,
+    split_models_and_file,
+)
+from glocal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glocal.data.corpus import Corpus
+    from glocal.labels.space import LabelSpace
+    from glocal.predict.evaluation import EvaluationReport
+    from glocal.predict.predictions import Predictions
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command()
+def ensemble(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL… FILE", help="Model directories, and texts to tag."),
+    ],
+    *,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Tags to a .jsonl, .jsonl.gz or .parquet file, or -."),
+    ] = None,
+    evaluate: Annotated[
+        bool, typer.Option("--eval", help="Evaluate on the labels of the file.")
+    ] = False,
+    k: TopK = None,
+    ks: Annotated[str, typer.Option("--ks", help="Cut-offs of the metrics of --eval.")] = "1,3,5",
+    pool: Annotated[
+        int, typer.Option(min=1, help="Labels each model puts forward for each text.")
+    ] = 100,
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Leave out labels of a lower probability.")
+    ] = 0.0,
+    names: Annotated[bool, typer.Option(help="Give each label's name beside its id.")] = True,
+    as_json: AsJson = False,
+    skip_bad_rows: SkipBadRows = False,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+    format: Format = "auto",
+    text_field: TextField = "text",
+    labels_field: LabelsField = "labels",
+    id_field: IdField = "id",
+    label_separator: LabelSeparator = ";",
+) -> None:
+    """Average the probabilities of several models that know the same labels."""
+    reading: dict[str, Any] = {
+        "format": format,
+        "text_field": text_field,
+        "labels_field": labels_field,
+        "id_field": id_field,
+        "label_separator": label_separator,
+        "skip_bad_rows": skip_bad_rows,
+    }
+    models, file = split_models_and_file(paths, command="ensemble")
+    if not evaluate and output is None:
+        raise ConfigError("nothing to do: give --output FILE for the tags, --eval, or both")
+    cut_offs = parse_ks(ks) if evaluate else ()
+
+    from glocal.predict.ensemble import ensemble_labels, ensemble_predict
+
+    labels = ensemble_labels(models)  # before the texts: a quick no is better than a late one
+    width = choose_k(k, len(labels))
+    corpus = read_file(file, **reading)
+    with console.progress_bar("voting", unit="readings") as progress:
+        found = ensemble_predict(
+            models,
+            corpus,
+            k=max(width, min(max(cut_offs, default=0), len(labels))),
+            pool=pool,
+            device=device,
+            batch_size=batch_size,
+            progress=progress,
+        )
+    if output is not None:
+        _write(output, corpus, found.head(width), labels, threshold=threshold, names=names)
+    if evaluate:
+        _show(_report(found, corpus, labels, cut_offs), models, as_json=as_json)
+
+
+def _write(
+    output: str,
+    corpus: Corpus,
+    found: Predictions,
+    labels: LabelSpace,
+    *,
+    threshold: float,
+    names: bool,
+) -> None:
+    from glocal.predict.bulk import open_writer, prediction_rows
+
+    with open_writer(output, names=names) as write:
+        write(prediction_rows(corpus.ids, found, labels, threshold=threshold, names=names))
+    if output != "-":
+        console.note(f"Wrote {output}.")
+
+
+def _report(
+    found: Predictions, corpus: Corpus, labels: LabelSpace, ks: tuple[int, ...]
+) -> EvaluationReport:
+    from glocal.predict.evaluation import evaluate_predictions
+
+    return evaluate_predictions(
+        {"combined": found},
+        labels.encode(corpus),
+        counts=labels.counts,
+        n_train=labels.n_documents,
+        ks=ks,
+    )
+
+
+def _show(report: EvaluationReport, models: list[Path], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), indent=2))
+    else:
+        print_report(report, title=f"ensemble of {', '.join(map(str, models))}")

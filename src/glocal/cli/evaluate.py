@@ -1,0 +1,141 @@
+"""`glocal eval`: every metric of one model, or the comparison of two."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.corpora import read_file
+from glocal.cli.options import (
+    AsJson,
+    BatchSize,
+    Device,
+    Format,
+    IdField,
+    LabelSeparator,
+    LabelsField,
+    SkipBadRows,
+    TextField,
+    parse_ks,
+    split_models_and_file,
+)
+
+if TYPE_CHECKING:
+    from glocal.metrics.bootstrap import BootstrapResult
+    from glocal.predict.evaluation import EvaluationReport
+
+__all__ = ["app", "print_report"]
+
+app = typer.Typer()
+
+
+@app.command("eval")
+def evaluate(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL [MODEL2] FILE", help="One or two model directories, and labelled texts."
+        ),
+    ],
+    *,
+    train: Annotated[
+        str | None,
+        typer.Option(
+            help="Training texts: also score the texts that have no near-duplicate there."
+        ),
+    ] = None,
+    bands: Annotated[
+        str | None, typer.Option(help="Frequency bands, such as few=1-20,medium=21-100,many=101-.")
+    ] = None,
+    k: Annotated[str, typer.Option("--k", "-k", help="Cut-offs of the metrics.")] = "1,3,5",
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Probability from which a label counts as given.")
+    ] = 0.5,
+    as_json: AsJson = False,
+    skip_bad_rows: SkipBadRows = False,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+    format: Format = "auto",
+    text_field: TextField = "text",
+    labels_field: LabelsField = "labels",
+    id_field: IdField = "id",
+    label_separator: LabelSeparator = ";",
+) -> None:
+    """Evaluate a model on labelled texts, or compare two by paired bootstrap."""
+    reading: dict[str, Any] = {
+        "format": format,
+        "text_field": text_field,
+        "labels_field": labels_field,
+        "id_field": id_field,
+        "label_separator": label_separator,
+        "skip_bad_rows": skip_bad_rows,
+    }
+    ks = parse_ks(k)
+    models, file = split_models_and_file(paths, command="eval", most=2)
+
+    from glocal.labels.bands import Bands
+    from glocal.predict.predictor import Predictor
+
+    options: dict[str, Any] = {
+        "ks": ks,
+        "threshold": threshold,
+        "bands": Bands.parse(bands) if bands else None,
+        "train": read_file(train, **reading) if train else None,
+    }
+    corpus = read_file(file, **reading)
+    reports, comparison = {}, None
+    if len(models) == 1:
+        predictor = Predictor.load(models[0], device=device, batch_size=batch_size)
+        reports[str(models[0])] = predictor.evaluate(corpus, **options)
+    else:
+        from glocal.cli.comparison import compare_models
+
+        reports, comparison = compare_models(
+            models, corpus, options=options, device=device, batch_size=batch_size
+        )
+    if as_json:
+        typer.echo(json.dumps(_as_dict(reports, comparison), indent=2))
+        return
+    for path, report in reports.items():
+        print_report(report, title=path)
+    if comparison is not None:
+        _print_comparison(list(reports), comparison)
+
+
+def print_report(report: EvaluationReport, *, title: str) -> None:
+    """The report's tables on stdout."""
+    from glocal.predict.tables import report_tables
+
+    out = console.stdout()
+    out.print(title, style="bold")
+    for table in report_tables(report):
+        out.print(table)
+
+
+def _as_dict(
+    reports: dict[str, EvaluationReport], comparison: dict[str, BootstrapResult] | None
+) -> dict[str, Any]:
+    if comparison is None:
+        (report,) = reports.values()
+        return report.to_dict()
+    return {
+        "models": {path: report.to_dict() for path, report in reports.items()},
+        "comparison": {metric: result.to_dict() for metric, result in comparison.items()},
+    }
+
+
+def _print_comparison(models: list[str], comparison: dict[str, BootstrapResult]) -> None:
+    from rich.table import Table
+
+    table = Table(
+        "metric", "difference", "95% interval", "p",
+        title=f"{models[1]} minus {models[0]}, in points (paired bootstrap over the texts)",
+        title_justify="left",
+    )  # fmt: skip
+    for metric, result in comparison.items():
+        interval = f"{100 * result.low:+.2f} to {100 * result.high:+.2f}"
+        table.add_row(metric, f"{100 * result.difference:+.2f}", interval, f"{result.p_value:.3f}")
+    console.stdout().print(table)

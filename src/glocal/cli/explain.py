@@ -1,0 +1,127 @@
+"""`glocal explain`: the words behind each tag of a text, and what each expert made of it.
+
+On a terminal the words are coloured, stronger where the label's attention is; elsewhere they stand
+in [brackets]. Of a long text only the surroundings of these words are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.options import AsJson, Device, Model, TopK, choose_k
+from glocal.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from glocal.predict.explain import Span, TagExplanation
+
+__all__ = ["app", "expert_titles", "show_explanations"]
+
+app = typer.Typer()
+
+WHOLE_TEXT = 600  # characters up to which a text is shown in full
+CONTEXT = 40  # characters shown on either side of a word in a longer text
+
+
+@app.command()
+def explain(
+    model: Model,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The text, or - to read it from stdin.")
+    ],
+    *,
+    k: TopK = None,
+    words: Annotated[int, typer.Option(min=1, help="Words shown for each label.")] = 8,
+    as_json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """Show the words behind each tag of a text."""
+    content = sys.stdin.read() if text == "-" else text
+    if not content.strip():
+        raise DataError("the text is empty; give one as the last argument, or - and one on stdin")
+
+    from glocal.predict.predictor import Predictor
+
+    predictor = Predictor.load(model, device=device)
+    width = choose_k(k, len(predictor.labels))
+    predictor.check_k(width)
+    explanations = predictor.explain(content, k=width, words=words)
+    if as_json:
+        document = {"text": content, "labels": [tag.to_dict() for tag in explanations]}
+        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    else:
+        show_explanations(content, explanations)
+
+
+def show_explanations(text: str, explanations: Iterable[TagExplanation]) -> None:
+    """Print each tag with its probability, the experts' shares and the words behind it."""
+    from rich.text import Text
+
+    out = console.stdout()
+    for tag in explanations:
+        heading = Text(f"{100 * tag.score:5.1f}  ", style="bold green")
+        heading.append(f"{_shares(tag.expert_scores)}  ", style="dim")
+        heading.append(tag.label_name, style="bold")
+        if tag.label_name != tag.label_id:
+            heading.append(f"  {tag.label_id}", style="cyan")
+        out.print(heading)
+        if tag.spans:
+            out.print(highlight(text, tag.spans, brackets=not out.is_terminal))
+        out.print()
+
+
+def expert_titles(names: Sequence[str]) -> dict[str, str]:
+    """`global` for document experts and `local` for attention experts, told apart if several."""
+    kinds = {name: {"D": "global", "A": "local"}.get(name[:1], name) for name in names}
+    several = {kind for kind in kinds.values() if list(kinds.values()).count(kind) > 1}
+    return {name: f"{kind} {name}" if kind in several else kind for name, kind in kinds.items()}
+
+
+def highlight(text: str, spans: Sequence[Span], *, brackets: bool) -> Text:
+    """The text, or the parts of it around the spans, with the spans marked."""
+    from rich.text import Text
+
+    strongest = max((span.weight for span in spans), default=0.0) or 1.0
+    marked, end_before = Text(" " * 7), 0
+    ordered = sorted(spans, key=lambda span: span.start)
+    for start, end, weight in _pieces(text, ordered):
+        if start > end_before:
+            marked.append(" … ", style="dim")
+        end_before = end
+        piece = text[start:end].replace("\n", " ")
+        if weight is None:
+            marked.append(piece)
+        else:
+            style = "bold black on yellow" if weight >= strongest / 2 else "yellow"
+            marked.append(f"[{piece}]" if brackets else piece, style=style)
+    if end_before < len(text):
+        marked.append(" …", style="dim")
+    return marked
+
+
+def _pieces(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, float | None]]:
+    """Start, end and weight (None outside a span) of what is shown, in order."""
+    context = len(text) if len(text) <= WHOLE_TEXT else CONTEXT
+    position = 0
+    for number, span in enumerate(spans):
+        next_start = spans[number + 1].start if number + 1 < len(spans) else len(text)
+        before = max(position, span.start - context)
+        if before < span.start:
+            yield before, span.start, None
+        yield span.start, span.end, span.weight
+        position = min(span.end + context, next_start)
+        if position > span.end:
+            yield span.end, position, None
+
+
+def _shares(expert_scores: Mapping[str, float]) -> str:
+    """The experts' probabilities in one line."""
+    titles = expert_titles(list(expert_scores))
+    return "  ".join(f"{titles[name]} {100 * score:5.1f}" for name, score in expert_scores.items())

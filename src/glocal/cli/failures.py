@@ -1,0 +1,81 @@
+"""What the user sees when something fails: one block on stderr and an exit status.
+
+1    an error of the library, of the operating system, or a bug
+2    wrong usage (typer's own message)
+130  stopped with Ctrl-C; a training run has saved its state
+141  the reader of the output went away (`glocal predict … | head`)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+
+import typer
+
+from glocal.cli import console
+from glocal.errors import GlocalError, Interrupted
+
+__all__ = ["belongs_to_typer", "report"]
+
+FAILED, STOPPED, READER_GONE = 1, 130, 141
+
+
+def belongs_to_typer(error: BaseException) -> bool:
+    """Whether typer itself turns this exception into a message and a status."""
+    return isinstance(error, typer.Abort) or hasattr(error, "exit_code")
+
+
+def report(error: BaseException) -> int:
+    """Tell the user what happened; returns the exit status."""
+    if isinstance(error, BrokenPipeError):
+        _silence_stdout()
+        return READER_GONE
+    if isinstance(error, KeyboardInterrupt):
+        console.note("Stopped.")
+        return STOPPED
+    if isinstance(error, Interrupted):
+        console.note(str(error))
+        return STOPPED
+    console.error(describe(error))
+    return FAILED
+
+
+def describe(error: BaseException) -> str:
+    """The message for an error, with how to mend it."""
+    if isinstance(error, GlocalError):
+        return str(error)
+    if isinstance(error, OSError):
+        return _describe_os_error(error)
+    if isinstance(error, MemoryError):
+        return "not enough memory; a smaller batch size or fewer texts at a time need less"
+    kind = type(error).__name__
+    return (
+        f"unexpected {kind}: {error}\n"
+        "This is a fault in glocal. `glocal --debug …` shows where it comes from."
+    )
+
+
+def _describe_os_error(error: OSError) -> str:
+    advice = {
+        errno.ENOSPC: "free some space and run the command again",
+        errno.EDQUOT: "your quota is used up; free some space and run the command again",
+        errno.EACCES: "check the permissions, or choose another place",
+        errno.EPERM: "check the permissions, or choose another place",
+        errno.EROFS: "it cannot be written to; choose another place",
+        errno.ENOENT: "check the path",
+        errno.EISDIR: "a file was expected",
+        errno.ENOTDIR: "a folder was expected",
+    }.get(error.errno or 0)
+    path = error.filename if error.filename is not None else error.filename2
+    where = f"{os.fsdecode(path)}: " if isinstance(path, str | bytes | os.PathLike) else ""
+    reason = (error.strerror or str(error) or type(error).__name__).strip()
+    return f"{where}{reason[:1].lower()}{reason[1:]}{f'; {advice}' if advice else ''}"
+
+
+def _silence_stdout() -> None:
+    """Point stdout at nothing, so that the flush at exit does not fail a second time."""
+    with contextlib.suppress(OSError, ValueError):  # not every stdout is a file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

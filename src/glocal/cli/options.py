@@ -1,0 +1,98 @@
+"""Options that several subcommands share, so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glocal.errors import ConfigError
+
+__all__ = [
+    "AsJson",
+    "BatchSize",
+    "Device",
+    "Format",
+    "IdField",
+    "LabelSeparator",
+    "Labels",
+    "LabelsField",
+    "Model",
+    "Override",
+    "SkipBadRows",
+    "TextField",
+    "TopK",
+    "choose_k",
+    "parse_ks",
+    "split_models_and_file",
+]
+
+DEFAULT_K = 5
+
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model directory, as `glocal train` writes it.")
+]
+Override = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", "-s", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated."
+    ),
+]
+Device = Annotated[
+    str, typer.Option(help="Where to compute: auto, cpu, cuda or cuda:N.", show_default=True)
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Texts computed at a time.")]
+SkipBadRows = Annotated[
+    bool,
+    typer.Option("--skip-bad-rows", help="Leave out rows that cannot be used, and say which."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of tables.")]
+TopK = Annotated[
+    int | None,
+    typer.Option("--k", "-k", min=1, help="Labels for each text, at most.", show_default="5"),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option("--labels", help="Label table: id, name, description, parents (JSONL, CSV, …)."),
+]
+
+# How a file is read; the same five options wherever one is.
+Format = Annotated[str, typer.Option("--format", help="File format; found out by default.")]
+TextField = Annotated[str, typer.Option(help="Field or column of the text.")]
+LabelsField = Annotated[str, typer.Option(help="Field or column of the labels.")]
+IdField = Annotated[str, typer.Option(help="Field or column of the id.")]
+LabelSeparator = Annotated[str, typer.Option(help="What separates labels in one string.")]
+
+
+def parse_ks(text: str) -> tuple[int, ...]:
+    """The cut-offs in `1,3,5`, in ascending order."""
+    try:
+        ks = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        ks = []
+    if not ks or ks[0] < 1:
+        raise ConfigError(f"-k {text}: expected whole numbers from 1 on, such as 1,3,5")
+    return tuple(ks)
+
+
+def choose_k(k: int | None, n_labels: int) -> int:
+    """The k asked for, or the default; only a k that was asked for can be too large."""
+    return min(DEFAULT_K, n_labels) if k is None else k
+
+
+def split_models_and_file(
+    paths: list[str], *, command: str, most: int | None = None
+) -> tuple[list[Path], str]:
+    """The model directories and the data file of `MODEL… FILE`.
+
+    Raises:
+        ConfigError: When the number of paths is wrong.
+    """
+    models, file = [Path(path) for path in paths[:-1]], paths[-1]
+    if not models or (most is not None and len(models) > most):
+        expected = "MODEL… FILE" if most is None else "MODEL [MODEL2] FILE"
+        raise ConfigError(
+            f"`glocal {command}` takes {expected}, and got {len(paths)} path(s): {' '.join(paths)}"
+        )
+    return models, file

@@ -1,0 +1,97 @@
+"""`glocal predict`: tags for any number of texts, streamed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.corpora import read_label_list, report_skipped
+from glocal.cli.options import (
+    BatchSize,
+    Device,
+    Format,
+    IdField,
+    LabelSeparator,
+    LabelsField,
+    Model,
+    SkipBadRows,
+    TextField,
+    TopK,
+    choose_k,
+)
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command()
+def predict(
+    model: Model,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Texts to tag, or - for JSONL on stdin.")
+    ],
+    *,
+    k: TopK = None,
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Leave out labels of a lower probability.")
+    ] = 0.0,
+    only: Annotated[
+        str | None, typer.Option(help="File of label ids, one a line: choose from these.")
+    ] = None,
+    exclude: Annotated[
+        str | None, typer.Option(help="File of label ids, one a line: never give these.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", help="A .jsonl, .jsonl.gz or .parquet file.", show_default="stdout"
+        ),
+    ] = None,
+    names: Annotated[bool, typer.Option(help="Give each label's name beside its id.")] = True,
+    skip_bad_rows: SkipBadRows = False,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+    format: Format = "auto",
+    text_field: TextField = "text",
+    labels_field: LabelsField = "labels",
+    id_field: IdField = "id",
+    label_separator: LabelSeparator = ";",
+) -> None:
+    """Tag texts: one JSON line for each, in their order, best label first."""
+    reading: dict[str, Any] = {
+        "format": format,
+        "text_field": text_field,
+        "labels_field": labels_field,
+        "id_field": id_field,
+        "label_separator": label_separator,
+        "skip_bad_rows": skip_bad_rows,
+    }
+    from glocal.data.readers import iter_documents
+    from glocal.predict.bulk import open_writer, predict_rows
+    from glocal.predict.predictor import Predictor
+
+    chosen, excluded = read_label_list(only), read_label_list(exclude)
+    predictor = Predictor.load(model, device=device, batch_size=batch_size)
+    width = choose_k(k, len(predictor.labels))
+    predictor.check_k(width)
+    skipped: list[str] = []
+    documents = iter_documents(file, skipped=skipped, **reading)
+    with open_writer(output, names=names) as write, console.progress_bar("tagging") as progress:
+        write(
+            predict_rows(
+                predictor,
+                documents,
+                k=width,
+                threshold=threshold,
+                names=names,
+                only=chosen,
+                exclude=excluded,
+                progress=progress,
+            )
+        )
+    report_skipped(skipped)
+    if output not in (None, "-"):
+        console.note(f"Wrote {output}.")

@@ -1,0 +1,113 @@
+"""`glocal train`: a model from a file of labelled texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.corpora import read_file, read_files
+from glocal.cli.options import (
+    Device,
+    Format,
+    IdField,
+    Labels,
+    LabelSeparator,
+    LabelsField,
+    Override,
+    SkipBadRows,
+    TextField,
+)
+
+if TYPE_CHECKING:
+    from glocal.train import FitResult
+
+__all__ = ["app", "summary"]
+
+app = typer.Typer()
+
+
+@app.command()
+def train(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Training texts with labels.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model directory goes.")],
+    recipe: Annotated[
+        str, typer.Option("--recipe", "-r", help="A recipe's name, or a path ending in .toml.")
+    ] = "glocalxml",
+    override: Override = None,
+    dev: Annotated[
+        str | None, typer.Option(help="Texts to choose the best checkpoint and calibrate on.")
+    ] = None,
+    labels: Labels = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the interrupted run of the same --out.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model that is already at --out.")
+    ] = False,
+    skip_bad_rows: SkipBadRows = False,
+    device: Device = "auto",
+    format: Format = "auto",
+    text_field: TextField = "text",
+    labels_field: LabelsField = "labels",
+    id_field: IdField = "id",
+    label_separator: LabelSeparator = ";",
+) -> None:
+    """Train a model on labelled texts.
+
+    FILE is JSONL, CSV, TSV, Parquet, one of the XMC layouts, any of them gzipped, or the name of a
+    built-in set such as icd10cm:train. Several files make one training set.
+    """
+    reading: dict[str, Any] = {
+        "format": format,
+        "text_field": text_field,
+        "labels_field": labels_field,
+        "id_field": id_field,
+        "label_separator": label_separator,
+        "skip_bad_rows": skip_bad_rows,
+    }
+    from glocal.config import load_recipe
+
+    settings = load_recipe(recipe, override or ())  # before the data, which takes longer to read
+    corpus = read_files(files, require_labels=True, **reading)
+    dev_corpus = read_file(dev, **reading) if dev else None
+    label_table = _label_table(labels)
+
+    from glocal.cli.training_progress import TrainingProgress
+    from glocal.train import fit
+
+    with TrainingProgress() as progress:
+        result = fit(
+            settings,
+            corpus,
+            out=out,
+            dev=dev_corpus,
+            label_table=label_table,
+            resume=resume,
+            overwrite=overwrite,
+            device=device,
+            listener=progress,
+        )
+    console.note(summary(result))
+    console.note(
+        f"\nNext:\n  glocal eval {out} test.jsonl\n  glocal predict {out} texts.jsonl -k 5\n"
+        f'  glocal explain {out} "a text to tag"'
+    )
+
+
+def _label_table(path: str | None) -> Any:
+    from glocal.data.label_table import read_label_table
+
+    return None if path is None else read_label_table(path)
+
+
+def summary(result: FitResult) -> str:
+    """What training gave, in two lines or so."""
+    from glocal.cli.training_progress import format_scores, format_seconds
+
+    scores = format_scores(result.metrics.get("dev", {}).get("combined", {}))
+    lines = [f"Saved {result.path} after {format_seconds(result.seconds)}."]
+    return "\n".join([*lines, f"On dev: {scores}."] if scores else lines)

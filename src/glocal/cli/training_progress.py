@@ -1,0 +1,109 @@
+"""What the user sees while a model trains: a bar on a terminal, plain lines elsewhere.
+
+Speed, time left, loss and the last dev score are in one line; messages of the run appear above it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from glocal.cli import console
+from glocal.train.listener import TrainListener
+
+__all__ = ["TrainingProgress", "format_scores", "format_seconds"]
+
+
+class TrainingProgress(TrainListener):
+    """Shows a training run; a context manager, so that the bar is always taken down."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._scores = ""
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> TrainingProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._take_down()
+
+    def on_start(self, info: Mapping[str, Any]) -> None:
+        """Put up the bar."""
+        if console.settings.quiet or not console.stderr().is_terminal:
+            return
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._bar = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%  {task.fields[state]}"),
+            console=console.stderr(),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("training", total=info.get("steps"), state="")
+
+    def on_step(self, info: Mapping[str, Any]) -> None:
+        """Move the bar, or print a line now and then."""
+        state = self._state(info)
+        if self._bar is not None:
+            self._bar.update(
+                self._task, completed=info["step"], total=info.get("steps"), state=state
+            )
+        elif time.monotonic() - self._last_line >= console.PLAIN_SECONDS:
+            self._last_line = time.monotonic()
+            console.note(f"step {info['step']:,} of {info['steps']:,}, {state}")
+
+    def on_evaluation(self, info: Mapping[str, Any]) -> None:
+        """Keep the last score for the line, and print it once."""
+        self._scores = format_scores(info["scores"]["combined"])
+        best = ", the best so far" if info.get("best") else ""
+        console.note(f"dev after step {info['step']:,}: {self._scores}{best}")
+
+    def on_message(self, text: str) -> None:
+        """Pass a message on."""
+        console.note(text)
+
+    def on_end(self, info: Mapping[str, Any]) -> None:
+        """Take the bar down."""
+        self._take_down()
+
+    def _take_down(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _state(self, info: Mapping[str, Any]) -> str:
+        parts = [f"loss {info['loss']:.3f}"] if info.get("loss") is not None else []
+        if info.get("docs_per_second"):
+            parts.append(f"{info['docs_per_second']:,.0f} texts/s")
+        if info.get("seconds_left") is not None:
+            parts.append(f"{format_seconds(info['seconds_left'])} left")
+        return ", ".join([*parts, self._scores] if self._scores else parts)
+
+
+def format_scores(scores: Mapping[str, float]) -> str:
+    """Scores as percentages: `P@1 91.2, P@5 67.0`."""
+    return ", ".join(f"{name} {100 * value:.1f}" for name, value in scores.items())
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration as people say it: `40 s`, `3 min 20 s`, `2 h 05 min`."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

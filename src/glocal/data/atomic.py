@@ -1,0 +1,124 @@
+"""Writes that either happen completely or not at all.
+
+- `atomic_write` writes a file under a temporary name beside its target and renames it at the end.
+- `replace_dir` does the same for a finished directory, keeping the old one until the new one is in
+  place.
+
+Both flush to the disk before the rename, so that a crash or a power cut leaves the old content or
+the new one, never half of either. When writing fails (a full disk, an exception in the body) the
+temporary files are removed, the old content stays and the exception passes through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["atomic_write", "fsync_tree", "replace_dir", "temporary_dir"]
+
+
+@contextlib.contextmanager
+def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a binary file that takes the place of `path` when the block ends without an error.
+
+    Args:
+        path: The file to write; its folder is created if need be.
+
+    Yields:
+        A binary file object, under a temporary name until the block ends.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files private; a result should be as readable as any other new file.
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    _fsync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def temporary_dir(final: str | Path) -> Iterator[Path]:
+    """Make a directory beside `final` that is removed if it is still there when the block ends.
+
+    Meant to be filled and then handed to `replace_dir` inside the block.
+
+    Args:
+        final: Where the finished directory will go; its parent is created if need be.
+    """
+    target = Path(final)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+    os.chmod(folder, 0o777 & ~_umask())
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def replace_dir(tmp: str | Path, final: str | Path) -> None:
+    """Put the finished directory `tmp` in the place of `final`.
+
+    Both must be on the same file system. An old `final` is set aside first and removed last; if the
+    rename fails it is put back.
+
+    Args:
+        tmp: A directory that holds everything it should.
+        final: Its place from now on.
+    """
+    source, target = Path(tmp), Path(final)
+    fsync_tree(source)
+    aside: Path | None = None
+    if target.exists():
+        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
+        os.replace(target, aside / target.name)
+    try:
+        os.replace(source, target)
+    except BaseException:
+        if aside is not None:
+            os.replace(aside / target.name, target)
+            shutil.rmtree(aside, ignore_errors=True)
+        raise
+    _fsync_folder(target.parent)
+    if aside is not None:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def fsync_tree(folder: str | Path) -> None:
+    """Flush every file under `folder`, and the folders themselves, to the disk."""
+    for root, _, files in os.walk(folder):
+        for name in files:
+            with open(os.path.join(root, name), "rb+") as file:
+                os.fsync(file.fileno())
+        _fsync_folder(Path(root))
+
+
+def _fsync_folder(folder: Path) -> None:
+    # Some systems (Windows, some network file systems) cannot flush a folder; the rename is still
+    # atomic there, only its survival of a power cut is up to the system.
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _umask() -> int:
+    # The process's umask can only be read by setting it.
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

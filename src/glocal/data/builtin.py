@@ -1,0 +1,101 @@
+"""The built-in data sets, by name.
+
+A split is named like a file, `icd10cm:train`, and a label table by the set's name, `icd10cm`, so
+that they can be used wherever a path is expected. A file of the same name wins.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from glocal.errors import DataError
+
+if TYPE_CHECKING:
+    from glocal.data.corpus import Corpus
+    from glocal.data.label_table import LabelTable
+
+__all__ = ["BUILTIN_NAMES", "BuiltinData", "builtin_corpus", "builtin_label_table", "load_builtin"]
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinData:
+    """A data set that comes with the library.
+
+    Args:
+        train: The documents to learn from.
+        dev: Those to choose settings by.
+        test: Those to report on.
+        label_table: The names and parents of its labels.
+    """
+
+    train: Corpus
+    dev: Corpus
+    test: Corpus
+    label_table: LabelTable
+
+
+def _icd10cm() -> BuiltinData:
+    from glocal.data.icd10cm import load_icd10cm
+
+    return load_icd10cm(level="category")
+
+
+def _icd10cm_full() -> BuiltinData:
+    from glocal.data.icd10cm import load_icd10cm
+
+    return load_icd10cm(level="full")
+
+
+_LOADERS: dict[str, Callable[[], BuiltinData]] = {
+    "icd10cm": _icd10cm,
+    "icd10cm-full": _icd10cm_full,
+}
+
+BUILTIN_NAMES = tuple(_LOADERS)
+
+
+@lru_cache(maxsize=2)
+def load_builtin(name: str) -> BuiltinData:
+    """Load a built-in data set.
+
+    Args:
+        name: One of `BUILTIN_NAMES`.
+
+    Raises:
+        DataError: There is no such set.
+    """
+    if name not in _LOADERS:
+        near = difflib.get_close_matches(name, BUILTIN_NAMES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise DataError(
+            f"no built-in data set {name!r}; there are {', '.join(BUILTIN_NAMES)}{hint}"
+        )
+    return _LOADERS[name]()
+
+
+def builtin_corpus(path: str) -> Corpus | None:
+    """The split of a built-in set that `path` names, or None when it names none."""
+    name, colon, split = path.partition(":")
+    if not colon or name not in _LOADERS or os.path.exists(path):
+        return None
+    if split not in SPLITS:
+        raise DataError(
+            f"{path!r} names no split of the built-in set {name!r}; expected "
+            f"{', '.join(f'{name}:{known}' for known in SPLITS)}"
+        )
+    corpus: Corpus = getattr(load_builtin(name), split)
+    return corpus
+
+
+def builtin_label_table(path: str) -> LabelTable | None:
+    """The label table of the built-in set that `path` names, or None when it names none."""
+    if path not in _LOADERS or os.path.exists(path):
+        return None
+    return load_builtin(path).label_table

@@ -1,0 +1,365 @@
+"""A corpus: documents with ids, texts and label ids in an Arrow table.
+
+- The table is in memory or memory-mapped from a file; either way nothing of it is copied until
+  asked for, and texts are handed out in slices.
+- The columns are `id: string`, `text: large_string`, `labels: list<string>`; the labels of a
+  document are distinct.
+- `CorpusBuilder` collects documents and moves them to a memory-mapped file once they outgrow a
+  bound, so that reading a large file needs bounded memory.
+- `fingerprint()` depends on the texts alone, not on how the table is chunked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from glocal.data.cache import cache_dir, cache_error
+from glocal.errors import DataError
+
+__all__ = ["SCHEMA", "Corpus", "CorpusBuilder", "Document", "unicode_problem"]
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("text", pa.large_string(), nullable=False),
+        pa.field("labels", pa.list_(pa.string()), nullable=False),
+    ]
+)
+
+BATCH_DOCUMENTS = 8192
+BATCH_CHARACTERS = 16_000_000
+SPILL_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document.
+
+    Args:
+        id: Its id, unique in its corpus.
+        text: The text.
+        labels: The ids of its labels; empty when it has none.
+        line: The line (or row) of the file it came from, counted from 1; 0 when unknown.
+    """
+
+    id: str
+    text: str
+    labels: tuple[str, ...] = ()
+    line: int = 0
+
+
+class Corpus:
+    """Documents in an Arrow table.
+
+    Args:
+        table: A table with the columns `id`, `text` and `labels`.
+        source: The file or name it came from, for messages.
+        skipped: The problems of the rows that were left out when it was read.
+    """
+
+    def __init__(
+        self, table: pa.Table, *, source: str = "table", skipped: Sequence[str] = ()
+    ) -> None:
+        self.table = _conform(table, source)
+        self.source = source
+        self.skipped = list(skipped)
+        self._fingerprint: str | None = None
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Iterable[str],
+        labels: Iterable[Iterable[str | int]] | None = None,
+        ids: Iterable[str | int] | None = None,
+        source: str = "texts",
+    ) -> Corpus:
+        """Build a corpus from Python objects.
+
+        Args:
+            texts: The texts.
+            labels: For each text its labels; integers become strings.
+            ids: For each text its id; by default its position, from 0.
+            source: A name for messages.
+
+        Raises:
+            DataError: A text is not a string, a label is blank, lengths differ or an id repeats.
+        """
+        text_list = list(texts)
+        label_lists = [()] * len(text_list) if labels is None else list(labels)
+        id_list = [str(i) for i in range(len(text_list))] if ids is None else [str(i) for i in ids]
+        _check_lengths(len(text_list), len(label_lists), len(id_list), source=source)
+        _check_distinct(id_list, source=source)
+        builder = CorpusBuilder(source=source)
+        for row, (text, names, id_) in enumerate(zip(text_list, label_lists, id_list, strict=True)):
+            _check_text(text, row, source=source)
+            document = Document(id_, text, _label_tuple(names, row, source=source), row + 1)
+            if problem := unicode_problem(document):
+                raise DataError(problem, path=source, line=row + 1)
+            builder.add(document)
+        return builder.finish()
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __repr__(self) -> str:
+        return f"Corpus({len(self)} documents from {self.source})"
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all documents, in order."""
+        return list(self.table.column("id").to_pylist())
+
+    def texts(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """The texts of the documents from `start` up to `stop`."""
+        return list(self._slice("text", start, stop).to_pylist())
+
+    def iter_texts(self, batch_size: int = 1024) -> Iterator[list[str]]:
+        """Yield the texts in order, in lists of `batch_size`, the last one possibly shorter."""
+        for start in range(0, len(self), batch_size):
+            yield self.texts(start, start + batch_size)
+
+    def labels(self, start: int = 0, stop: int | None = None) -> list[list[str]]:
+        """The label ids of the documents from `start` up to `stop`."""
+        return list(self._slice("labels", start, stop).to_pylist())
+
+    def documents(self) -> Iterator[Document]:
+        """Yield the documents in order; `line` is the position in the corpus, from 1."""
+        for start in range(0, len(self), 1024):
+            rows = self.table.slice(start, 1024).to_pylist()
+            for row, values in enumerate(rows, start + 1):
+                yield Document(values["id"], values["text"], tuple(values["labels"]), row)
+
+    def take(self, indices: Sequence[int] | np.ndarray[Any, Any]) -> Corpus:
+        """Return the documents at `indices`, in that order, as a corpus of its own."""
+        positions = np.asarray(indices, dtype=np.int64)
+        builder = CorpusBuilder(source=self.source)
+        for start in range(0, len(positions), BATCH_DOCUMENTS):
+            rows = self.table.take(pa.array(positions[start : start + BATCH_DOCUMENTS]))
+            builder.add_table(rows)
+        return builder.finish()
+
+    def fingerprint(self) -> str:
+        """A hash of all texts in order, which names this content in caches."""
+        if self._fingerprint is None:
+            lengths, content = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)
+            for chunk in self.table.column("text").chunks:
+                offsets, data = _string_buffers(chunk)
+                lengths.update(np.diff(offsets).tobytes())
+                content.update(data)
+            both = lengths.digest() + content.digest()
+            self._fingerprint = hashlib.blake2b(both, digest_size=16).hexdigest()
+        return self._fingerprint
+
+    def _slice(self, column: str, start: int, stop: int | None) -> pa.ChunkedArray:
+        first, last, _ = slice(start, stop).indices(len(self))
+        return self.table.column(column).slice(first, max(0, last - first))
+
+
+class CorpusBuilder:
+    """Collects documents into a corpus in bounded memory.
+
+    Args:
+        source: The file or name they come from.
+        spill_bytes: Size beyond which the documents move from memory to a memory-mapped file.
+    """
+
+    def __init__(self, *, source: str, spill_bytes: int = SPILL_BYTES) -> None:
+        self._source = source
+        self._spill_bytes = spill_bytes
+        self._columns: tuple[list[str], list[str], list[tuple[str, ...]]] = ([], [], [])
+        self._characters = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._file: _SpillFile | None = None
+
+    def add(self, document: Document) -> None:
+        """Add one document."""
+        ids, texts, labels = self._columns
+        ids.append(document.id)
+        texts.append(document.text)
+        labels.append(document.labels)
+        self._characters += len(document.text)
+        if len(ids) >= BATCH_DOCUMENTS or self._characters >= BATCH_CHARACTERS:
+            self._flush()
+
+    def add_table(self, table: pa.Table) -> None:
+        """Add the documents of a table that has the columns of a corpus."""
+        self._flush()
+        for batch in table.combine_chunks().to_batches():
+            self._keep(batch)
+
+    def finish(self, *, skipped: Sequence[str] = ()) -> Corpus:
+        """Return the corpus; the builder must not be used afterwards."""
+        self._flush()
+        if self._file is None:
+            table = pa.Table.from_batches(self._batches, schema=SCHEMA)
+            return Corpus(table, source=self._source, skipped=skipped)
+        return self._file.open(source=self._source, skipped=skipped)
+
+    def close(self) -> None:
+        """Drop what was collected, and the file it may have gone to."""
+        self._batches.clear()
+        if self._file is not None:
+            self._file.discard()
+
+    def _flush(self) -> None:
+        if not self._columns[0]:
+            return
+        arrays = [pa.array(c, f.type) for c, f in zip(self._columns, SCHEMA, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        self._columns, self._characters = ([], [], []), 0
+        self._keep(batch)
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        self._bytes += batch.nbytes
+        if self._file is None and self._bytes <= self._spill_bytes:
+            self._batches.append(batch)
+            return
+        if self._file is None:
+            self._file = _SpillFile()
+        for pending in itertools.chain(self._batches, [batch]):
+            self._file.write(pending)
+        self._batches.clear()
+
+
+class _SpillFile:
+    """An Arrow file under the cache folder that lives as long as the corpus mapped from it."""
+
+    def __init__(self) -> None:
+        folder = cache_dir("corpora")
+        try:
+            handle, name = tempfile.mkstemp(prefix="corpus-", suffix=".arrow", dir=folder)
+            os.close(handle)
+        except OSError as error:
+            raise cache_error(folder, error) from error
+        self._path = Path(name)
+        self._sink = pa.OSFile(name, "wb")
+        self._writer = pa.ipc.new_file(self._sink, SCHEMA)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        try:
+            self._writer.write_batch(batch)
+        except OSError as error:
+            self.discard()
+            raise cache_error(self._path.parent, error) from error
+
+    def open(self, *, source: str, skipped: Sequence[str]) -> Corpus:
+        try:
+            self._writer.close()
+            self._sink.close()
+        except OSError as error:
+            self.discard()
+            raise cache_error(self._path.parent, error) from error
+        table = pa.ipc.open_file(pa.memory_map(str(self._path))).read_all()
+        corpus = Corpus(table, source=source, skipped=skipped)
+        # Where the system lets a mapped file be unlinked nothing can be left behind, not even by a
+        # kill; elsewhere the file goes when the corpus does.
+        if not _unlink(self._path):
+            weakref.finalize(corpus, _unlink, self._path)
+        return corpus
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            self._sink.close()
+        _unlink(self._path)
+
+
+def unicode_problem(document: Document) -> str | None:
+    """Say what in a document cannot be written as UTF-8, if anything.
+
+    A Python string can hold a lone surrogate (half of a pair of UTF-16), which is no character.
+    """
+    for part in (document.text, document.id, *document.labels):
+        if not part.isascii():
+            try:
+                part.encode()
+            except UnicodeEncodeError as error:
+                return (
+                    f"{part[max(0, error.start - 20) : error.start + 1]!r} is not valid Unicode "
+                    f"({error.reason}); remove the lone surrogate"
+                )
+    return None
+
+
+def _unlink(path: Path) -> bool:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
+
+
+def _conform(table: pa.Table, source: str) -> pa.Table:
+    missing = [name for name in SCHEMA.names if name not in table.column_names]
+    if missing:
+        raise DataError(
+            f"a corpus needs the columns {SCHEMA.names}; {missing} missing "
+            f"(columns: {table.column_names})",
+            path=source,
+        )
+    table = table.select(SCHEMA.names)
+    return table if table.schema.equals(SCHEMA) else table.cast(SCHEMA)
+
+
+def _string_buffers(chunk: pa.Array) -> tuple[np.ndarray[Any, Any], memoryview]:
+    """The offsets of a large_string array and the bytes between the first and the last of them."""
+    _, offsets_buffer, data_buffer = chunk.buffers()
+    if len(chunk) == 0:
+        return np.zeros(1, dtype=np.int64), memoryview(b"")
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int64)
+    offsets = offsets[chunk.offset : chunk.offset + len(chunk) + 1]
+    data = memoryview(b"") if data_buffer is None else memoryview(data_buffer)
+    return offsets, data[offsets[0] : offsets[-1]]
+
+
+def _check_lengths(n_texts: int, n_labels: int, n_ids: int, *, source: str) -> None:
+    if not n_texts == n_labels == n_ids:
+        raise DataError(
+            f"{n_texts} texts but {n_labels} label lists and {n_ids} ids; each text needs both",
+            path=source,
+        )
+
+
+def _check_distinct(ids: list[str], *, source: str) -> None:
+    seen: set[str] = set()
+    for row, id_ in enumerate(ids, 1):
+        if id_ in seen:
+            raise DataError(
+                f"the id {id_!r} occurs twice; ids must be distinct", path=source, line=row
+            )
+        seen.add(id_)
+
+
+def _check_text(text: object, row: int, *, source: str) -> None:
+    if not isinstance(text, str):
+        raise DataError(
+            f"a text is a {type(text).__name__}, expected a string: {text!r:.60}",
+            path=source,
+            line=row + 1,
+        )
+
+
+def _label_tuple(names: Iterable[str | int], row: int, *, source: str) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise DataError(
+            f"the labels of a text are the string {names!r:.60}; expected a list of label ids, "
+            f"such as [{names!r:.30}]",
+            path=source,
+            line=row + 1,
+        )
+    labels = tuple(dict.fromkeys(str(name) for name in names))
+    if any(not label.strip() for label in labels):
+        raise DataError("a label is blank; remove it or name it", path=source, line=row + 1)
+    return labels

@@ -1,0 +1,67 @@
+"""JSON, one object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from glocal.data.corpus import Document
+from glocal.data.formats.rows import Problems, ReadOptions, document_from_row
+from glocal.data.formats.source import Source
+from glocal.errors import DataError
+
+__all__ = ["iter_objects", "read_jsonl"]
+
+EXAMPLE = '{"id": "1", "text": "…", "labels": ["a", "b"]}'
+
+
+def read_jsonl(source: Source, options: ReadOptions, problems: Problems) -> Iterator[Document]:
+    """Stream the documents of a file with one JSON object a line; blank lines are passed over."""
+    for line, row in iter_objects(source, problems, example=EXAMPLE):
+        try:
+            document = document_from_row(row, options, path=source.name, line=line)
+        except DataError as error:
+            problems.report(error)
+        else:
+            yield document
+
+
+def iter_objects(
+    source: Source, problems: Problems, *, example: str
+) -> Iterator[tuple[int, dict[str, object]]]:
+    """Yield the line and the fields of each JSON object.
+
+    Args:
+        source: The file.
+        problems: Where lines that are not an object are reported.
+        example: A valid line, shown in messages.
+    """
+    for line, text in source.lines(problems):
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            problems.report(
+                source.error(f"not valid JSON ({_place(error)}); expected {example}", line)
+            )
+            continue
+        if isinstance(row, dict):
+            yield line, row
+        elif isinstance(row, list) and line == 1:
+            # A JSON array is one value over the whole file: no row of it can be used.
+            raise source.error(
+                f"the file is a JSON array; expected one object a line, such as {example}; "
+                "convert it: jq -c '.[]'",
+                line,
+            )
+        else:
+            problems.report(
+                source.error(f"expected a JSON object such as {example}, got {text:.60}", line)
+            )
+
+
+def _place(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at column {error.colno}"
+    return str(error)

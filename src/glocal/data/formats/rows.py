@@ -1,0 +1,166 @@
+"""From one row of a file, whatever its format, to a document.
+
+- `ReadOptions` names the fields; `Problems` decides what a bad row means: stop, or note and go on.
+- A row without `text` but with `title` or `content` gets those, joined by a line break; `uid`
+  stands in for `id` and `target_ind` for `labels` (the names of the XMC repository).
+- A document whose row has no id leaves with an empty one; the reader numbers it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from glocal.data.corpus import Document
+from glocal.errors import DataError
+
+__all__ = ["Problems", "ReadOptions", "RowReader", "document_from_row", "split_labels"]
+
+TEXT_PARTS = ("title", "content")
+ID_STAND_IN = "uid"
+LABELS_STAND_IN = "target_ind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How to read the rows of a file.
+
+    Args:
+        text_field: The field or column of the text.
+        labels_field: The field or column of the labels.
+        id_field: The field or column of the id.
+        label_separator: What stands between labels written in one string.
+        texts_path: The file of the texts, for layouts that keep them apart from the labels.
+        labels_path: The file of the labels, for layouts that keep them apart from the texts.
+    """
+
+    text_field: str = "text"
+    labels_field: str = "labels"
+    id_field: str = "id"
+    label_separator: str = ";"
+    texts_path: str | Path | None = None
+    labels_path: str | Path | None = None
+
+
+@dataclass(slots=True)
+class Problems:
+    """What to do about bad rows, and those met so far.
+
+    Args:
+        skip: Note a bad row and go on, instead of stopping at the first.
+        found: One sentence for each bad row.
+    """
+
+    skip: bool = False
+    found: list[str] = field(default_factory=list)
+
+    def report(self, error: DataError) -> None:
+        """Note a bad row, or raise its error."""
+        if not self.skip:
+            raise error
+        self.found.append(str(error))
+
+
+RowReader = Callable[[Any, ReadOptions, Problems], Iterator[Document]]
+
+
+def document_from_row(
+    row: Mapping[str, Any], options: ReadOptions, *, path: str, line: int
+) -> Document:
+    """Turn the fields of a row into a document.
+
+    Args:
+        row: The fields by name.
+        options: Which fields to take.
+        path: The file, for messages.
+        line: The line or row in it.
+
+    Raises:
+        DataError: A field is missing or has a type it should not have.
+    """
+    try:
+        text = _text_of(row, options.text_field)
+        labels = _labels_of(row, options)
+        id_ = _id_of(row, options.id_field)
+    except ValueError as error:
+        raise DataError(str(error), path=path, line=line) from error
+    return Document(id_, text, labels, line)
+
+
+def split_labels(cell: str, separator: str) -> list[str]:
+    """Take apart the labels of one string: a JSON list, or names with a separator between them."""
+    stripped = cell.strip()
+    if stripped.startswith("["):
+        try:
+            values = json.loads(stripped)
+        except ValueError:
+            values = None
+        if isinstance(values, list):
+            return [_label(value) for value in values]
+    return [part.strip() for part in cell.split(separator) if part.strip()]
+
+
+def _text_of(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    if value is None and name == "text":
+        parts = [row[part] for part in TEXT_PARTS if row.get(part) is not None]
+        if parts and all(isinstance(part, str) for part in parts):
+            return "\n".join(part for part in parts if part.strip())
+    if value is None:
+        raise ValueError(
+            f"no field {name!r} (fields: {', '.join(map(str, row)) or 'none'}); "
+            "name the field of the text with text_field"
+        )
+    if not isinstance(value, str):
+        raise ValueError(f"the field {name!r} is {_kind(value)}, expected a string: {value!r:.60}")
+    return value
+
+
+def _labels_of(row: Mapping[str, Any], options: ReadOptions) -> tuple[str, ...]:
+    name = options.labels_field
+    value = row.get(name)
+    if value is None and name == "labels":
+        value = row.get(LABELS_STAND_IN)
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return tuple(dict.fromkeys(split_labels(value, options.label_separator)))
+    if not isinstance(value, list | tuple):
+        raise ValueError(
+            f"the field {name!r} is {_kind(value)}, expected a list of labels: {value!r:.60}"
+        )
+    return tuple(dict.fromkeys(map(_label, value)))
+
+
+def _label(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(
+            f"a label is {_kind(value)}, expected a string or an integer: {value!r:.60}"
+        )
+    text = str(value)
+    if not text.strip():
+        raise ValueError("a label is blank; remove it or name it")
+    return text
+
+
+def _id_of(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    if value is None and name == "id":
+        value = row.get(ID_STAND_IN)
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(
+            f"the id is {_kind(value)}, expected a string or an integer: {value!r:.60}"
+        )
+    return str(value)
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", float: "a decimal number", bool: "a boolean"}
+    if value is None:
+        return "null"
+    return names.get(type(value), f"of type {type(value).__name__}")

@@ -1,0 +1,190 @@
+"""Opening what is to be read: a file, a gzip of one, or standard input.
+
+- Lines are decoded one at a time, so a byte that is not UTF-8 is reported with its line.
+- Whatever the system says about a path (missing, a folder, no permission, a truncated gzip) becomes
+  one `DataError`.
+- Standard input can be peeked at, for finding out the format, without losing anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from glocal.data.formats.rows import Problems
+from glocal.errors import DataError
+
+__all__ = ["HEAD_BYTES", "STDIN", "Source"]
+
+STDIN = "-"
+HEAD_BYTES = 1 << 16
+GZIP_MAGIC = b"\x1f\x8b"
+BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
+
+
+class Source:
+    """Something to read bytes from.
+
+    Args:
+        path: A file, or `-` for standard input.
+
+    Raises:
+        DataError: The path does not exist or may not be read.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.is_stdin = str(path) == STDIN
+        self.name = "standard input" if self.is_stdin else str(path)
+        self.path = Path(path)
+        self._stdin: io.BufferedReader | None = None
+        if self.is_stdin:
+            self._stdin = _peekable(sys.stdin.buffer)
+            if self._stdin.peek(2)[:2] == GZIP_MAGIC:
+                self._stdin = _peekable(cast(BinaryIO, gzip.GzipFile(fileobj=self._stdin)))
+        else:
+            self._check_exists()
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether the path is a folder."""
+        return not self.is_stdin and self.path.is_dir()
+
+    @property
+    def plain_name(self) -> str:
+        """The file's name in lower case, without a final `.gz`."""
+        return self.path.name.lower().removesuffix(".gz")
+
+    def head(self) -> bytes:
+        """The first bytes, at most 64 KiB, decompressed; they remain to be read."""
+        first = b""
+        with self.failures():
+            if self._stdin is not None:
+                first = self._stdin.peek(HEAD_BYTES)[:HEAD_BYTES]
+            else:
+                with self.open() as file:
+                    first = file.read(HEAD_BYTES)
+        return first
+
+    def error(self, message: str, line: int | None = None) -> DataError:
+        """An error that names this source."""
+        return DataError(message, path=self.name, line=line)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Open for reading bytes, decompressed."""
+        if self._stdin is not None:
+            yield self._stdin
+            return
+        with self.failures():
+            file = self.path.open("rb")
+        with file:
+            if file.read(2) == GZIP_MAGIC:
+                file.seek(0)
+                with gzip.open(file) as unzipped:
+                    yield cast(BinaryIO, unzipped)
+            else:
+                file.seek(0)
+                yield file
+
+    @contextlib.contextmanager
+    def seekable(self) -> Iterator[BinaryIO]:
+        """Open for random access; a stream goes through a temporary file first."""
+        with self.open() as file:
+            if self._stdin is None and isinstance(file, io.BufferedReader):
+                yield file
+                return
+            with tempfile.TemporaryFile() as copy, self.failures():
+                shutil.copyfileobj(file, copy)
+                copy.seek(0)
+                yield cast(BinaryIO, copy)
+
+    def lines(self, problems: Problems) -> Iterator[tuple[int, str]]:
+        """Yield the number (from 1) and the text of each line, without its line break.
+
+        Lines that are not UTF-8 are reported to `problems`.
+        """
+        for number, raw in self.raw_lines():
+            try:
+                text = self.decode(number, raw)
+            except DataError as error:
+                problems.report(error)
+            else:
+                yield number, text
+
+    def raw_lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number (from 1) and the bytes of each line."""
+        number = 0
+        with self.open() as file:
+            try:
+                for number, raw in enumerate(file, 1):
+                    yield number, raw
+            except BROKEN_GZIP as error:
+                raise self._truncated(number + 1) from error
+            except OSError as error:
+                raise self.error(f"cannot be read: {error.strerror or error}") from error
+
+    def decode(self, number: int, raw: bytes) -> str:
+        """Decode a line and drop its line break.
+
+        Raises:
+            DataError: It is not UTF-8.
+        """
+        try:
+            return raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise self.error(
+                f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8; save "
+                "the file as UTF-8, or convert it: iconv -f LATIN1 -t UTF-8",
+                number,
+            ) from error
+
+    @contextlib.contextmanager
+    def failures(self) -> Iterator[None]:
+        """Turn what can go wrong while reading into one clear error."""
+        try:
+            yield
+        except BROKEN_GZIP as error:
+            raise self._truncated(None) from error
+        except OSError as error:
+            raise self.error(f"cannot be read: {error.strerror or error}") from error
+
+    def _check_exists(self) -> None:
+        try:
+            self.path.stat()
+        except FileNotFoundError as error:
+            near = _nearest_name(self.path)
+            hint = f"; did you mean {near}?" if near else "; check the path"
+            raise self.error(f"no such file{hint}") from error
+        except (OSError, ValueError) as error:
+            raise self.error(
+                f"cannot be read: {getattr(error, 'strerror', None) or error}"
+            ) from error
+
+    def _truncated(self, line: int | None) -> DataError:
+        return self.error(
+            "the gzip data is truncated or damaged; fetch or compress the file again", line
+        )
+
+
+def _peekable(stream: BinaryIO) -> io.BufferedReader:
+    return io.BufferedReader(cast(io.RawIOBase, stream), HEAD_BYTES)
+
+
+def _nearest_name(path: Path) -> Path | None:
+    # difflib is only needed once something went wrong.
+    import difflib
+
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return None
+    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
+    return path.parent / near[0] if near else None

@@ -1,0 +1,272 @@
+"""What is in a data set, and what is wrong with it.
+
+- For each split: documents, labels, labels per document, lengths, duplicates, every bad row.
+- For each split too: how many labels lie in each frequency band, and the label frequency curve
+  (rank against number of texts, as in APLC-XLNet's Figure 2).
+- Between each later split and the first: texts and near-duplicates that occur in both, labels that
+  training never shows.
+
+Nothing stops at the first problem: bad rows are collected with file and line, and with a label
+table what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from glocal.data.corpus import Corpus
+from glocal.data.duplicates import text_keys
+from glocal.data.label_table import LabelTable
+from glocal.data.readers import read_corpus
+
+__all__ = [
+    "CountBands",
+    "Distribution",
+    "InspectReport",
+    "OverlapReport",
+    "SplitReport",
+    "inspect_corpora",
+]
+
+PERCENTILES = (5, 25, 50, 75, 95, 99)
+CURVE_POINTS = 60
+
+
+class CountBands(Protocol):
+    """Named ranges of label counts; `glocal.labels.Bands` is one."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the ranges."""
+
+    def assign(self, counts: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The position of the range of each count, or -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How a number is distributed over documents.
+
+    Args:
+        mean: Its mean.
+        min: Its smallest value.
+        max: Its largest value.
+        percentiles: Values by percentile.
+    """
+
+    mean: float
+    min: int
+    max: int
+    percentiles: dict[int, float]
+
+    @classmethod
+    def of(cls, values: NDArray[np.integer]) -> Distribution:
+        """Summarise an array that is not empty."""
+        points = np.percentile(values, PERCENTILES)
+        named = {p: round(float(v), 1) for p, v in zip(PERCENTILES, points, strict=True)}
+        return cls(round(float(values.mean()), 2), int(values.min()), int(values.max()), named)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitReport:
+    """What is in one split.
+
+    Args:
+        source: Its file or name.
+        n_documents: Usable documents.
+        n_without_labels: Those among them that have no label.
+        n_labels: Distinct labels.
+        n_labels_once: Labels of a single document.
+        labels_per_document: Distribution of the number of labels.
+        words: Distribution of the number of words, separated by white space.
+        characters: Distribution of the number of characters.
+        n_duplicates: Documents whose text is that of an earlier one.
+        n_near_duplicates: Documents that are near-duplicates of an earlier one.
+        bands: Number of labels in each frequency band.
+        curve: Points (rank, number of documents) of the label frequency curve, from rank 1.
+        problems: Every row that could not be used.
+    """
+
+    source: str
+    n_documents: int
+    n_without_labels: int
+    n_labels: int
+    n_labels_once: int
+    labels_per_document: Distribution
+    words: Distribution
+    characters: Distribution
+    n_duplicates: int
+    n_near_duplicates: int
+    bands: dict[str, int] = field(default_factory=dict)
+    curve: list[tuple[int, int]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapReport:
+    """What a later split shares with the first.
+
+    Args:
+        train: The first split.
+        other: The later one.
+        n_duplicates: Documents of the later split whose text is in the first.
+        n_near_duplicates: Those with a near-duplicate in the first.
+        n_unseen_labels: Labels of the later split that the first does not have.
+        n_unseen_uses: How often such labels are given.
+    """
+
+    train: str
+    other: str
+    n_duplicates: int
+    n_near_duplicates: int
+    n_unseen_labels: int
+    n_unseen_uses: int
+
+
+@dataclass(frozen=True, slots=True)
+class InspectReport:
+    """What is in a data set.
+
+    Args:
+        splits: One report for each split, the training part first.
+        overlaps: One for each later split against the first.
+        label_problems: What is wrong with the label table, and labels it does not have.
+    """
+
+    splits: list[SplitReport]
+    overlaps: list[OverlapReport]
+    label_problems: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        """Every row of every split that could not be used, and what is wrong with the labels."""
+        of_rows = [problem for split in self.splits for problem in split.problems]
+        return of_rows + self.label_problems
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain objects that can be written as JSON."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a split is compared by with others."""
+
+    report: SplitReport
+    exact: NDArray[np.void]
+    near: NDArray[np.void]
+    labels: pa.ChunkedArray
+
+
+def inspect_corpora(
+    corpora: Sequence[Corpus | str | Path],
+    *,
+    bands: CountBands | None = None,
+    label_table: LabelTable | None = None,
+    **read_options: Any,
+) -> InspectReport:
+    """Describe one or several splits of a data set.
+
+    Args:
+        corpora: The splits, as corpora or as files; the first is taken to be the training part.
+        bands: Frequency bands to count labels by.
+        label_table: A label table to check as well.
+        read_options: How to read files; see `read_corpus`.
+
+    Raises:
+        DataError: A file cannot be read at all, or has no usable row.
+    """
+    facts = []
+    for item in corpora:
+        if isinstance(item, Corpus):
+            facts.append(_facts(item, bands))
+        else:
+            facts.append(_facts(read_corpus(item, skip_bad_rows=True, **read_options), bands))
+    overlaps = [_overlap(facts[0], other) for other in facts[1:]]
+    label_problems = [] if label_table is None else _label_problems(facts, label_table)
+    return InspectReport([fact.report for fact in facts], overlaps, label_problems)
+
+
+def _facts(corpus: Corpus, bands: CountBands | None) -> _Facts:
+    flat = pc.list_flatten(corpus.table.column("labels"))
+    counts = np.sort(pc.value_counts(flat).field("counts").to_numpy())[::-1]
+    label_lengths = pc.list_value_length(corpus.table.column("labels")).to_numpy()
+    words, characters = _lengths(corpus)
+    exact, near = text_keys(corpus, near=False), text_keys(corpus, near=True)
+    report = SplitReport(
+        source=corpus.source,
+        n_documents=len(corpus),
+        n_without_labels=int((label_lengths == 0).sum()),
+        n_labels=len(counts),
+        n_labels_once=int((counts == 1).sum()),
+        labels_per_document=Distribution.of(label_lengths),
+        words=Distribution.of(words),
+        characters=Distribution.of(characters),
+        n_duplicates=len(exact) - len(np.unique(exact)),
+        n_near_duplicates=len(near) - len(np.unique(near)),
+        bands=_band_sizes(counts, bands),
+        curve=_curve(counts),
+        problems=corpus.skipped,
+    )
+    return _Facts(report, exact, near, flat)
+
+
+def _label_problems(facts: list[_Facts], table: LabelTable) -> list[str]:
+    known = pa.array(table.ids, pa.string())
+    problems = table.problems()
+    for fact in facts:
+        used = fact.labels.unique()
+        nameless = used.filter(pc.invert(pc.is_in(used, value_set=known))).to_pylist()
+        problems += [
+            f"{fact.report.source}: the label {label!r} is not in the label table {table.source}"
+            for label in sorted(nameless)
+        ]
+    return problems
+
+
+def _lengths(corpus: Corpus) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The number of words and of characters of each document."""
+    words = np.empty(len(corpus), dtype=np.int64)
+    characters = np.empty(len(corpus), dtype=np.int64)
+    row = 0
+    for texts in corpus.iter_texts():
+        for text in texts:
+            words[row], characters[row] = len(text.split()), len(text)
+            row += 1
+    return words, characters
+
+
+def _band_sizes(counts: NDArray[np.int64], bands: CountBands | None) -> dict[str, int]:
+    if bands is None:
+        return {}
+    sizes = np.bincount(bands.assign(counts), minlength=len(bands.names))
+    return dict(zip(bands.names, sizes.tolist(), strict=True))
+
+
+def _curve(counts: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Points of the descending `counts`, evenly spaced in the logarithm of the rank."""
+    if not len(counts):
+        return []
+    ranks = np.unique(np.geomspace(1, len(counts), CURVE_POINTS).round().astype(np.int64))
+    return [(int(rank), int(counts[rank - 1])) for rank in ranks]
+
+
+def _overlap(train: _Facts, other: _Facts) -> OverlapReport:
+    unseen = other.labels.filter(pc.invert(pc.is_in(other.labels, value_set=train.labels.unique())))
+    return OverlapReport(
+        train=train.report.source,
+        other=other.report.source,
+        n_duplicates=int(np.isin(other.exact, train.exact).sum()),
+        n_near_duplicates=int(np.isin(other.near, train.near).sum()),
+        n_unseen_labels=len(unseen.unique()),
+        n_unseen_uses=len(unseen),
+    )

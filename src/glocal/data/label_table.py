@@ -1,0 +1,240 @@
+"""What is known about labels beforehand: names, descriptions, parents.
+
+- Read from JSON lines, CSV, TSV or Parquet with the fields `id`, `name`, and if known
+  `description`, `parents` and `alt_names`; from the XMC repository's `lbl.json.gz`, whose labels
+  are numbered by their position from 0; or from a built-in set by its name.
+- A bad row stops the reading with its file and line. What makes a poor hierarchy of a readable
+  table (an unknown parent, a cycle) is listed by `problems()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from glocal.data.builtin import builtin_label_table
+from glocal.data.formats.delimited import iter_rows
+from glocal.data.formats.jsonl import iter_objects
+from glocal.data.formats.parquet import iter_parquet_rows
+from glocal.data.formats.rows import Problems, split_labels
+from glocal.data.formats.source import Source
+from glocal.errors import DataError
+
+__all__ = ["LabelEntry", "LabelTable", "find_cycles", "read_label_table"]
+
+EXAMPLE = '{"id": "a", "name": "…", "parents": ["b"]}'
+
+
+@dataclass(frozen=True, slots=True)
+class LabelEntry:
+    """What is known about one label.
+
+    Args:
+        id: The label.
+        name: Its name; the id when it has none.
+        description: A longer text about it, or nothing.
+        parents: The labels right above it.
+        alt_names: Other names of it.
+    """
+
+    id: str
+    name: str
+    description: str = ""
+    parents: tuple[str, ...] = ()
+    alt_names: tuple[str, ...] = ()
+
+
+@dataclass
+class LabelTable:
+    """Labels with names, descriptions and parents, in the order of their file.
+
+    Args:
+        ids: The labels, each once.
+        names: Their names.
+        descriptions: Their descriptions, empty where there is none.
+        parents: For each the labels right above it.
+        alt_names: For each its other names.
+        source: The file or name the table came from.
+    """
+
+    ids: list[str]
+    names: list[str]
+    descriptions: list[str] = field(default_factory=list)
+    parents: list[tuple[str, ...]] = field(default_factory=list)
+    alt_names: list[tuple[str, ...]] = field(default_factory=list)
+    source: str = "table"
+
+    def __post_init__(self) -> None:
+        n_labels = len(self.ids)
+        self.descriptions = self.descriptions or [""] * n_labels
+        self.parents = self.parents or [()] * n_labels
+        self.alt_names = self.alt_names or [()] * n_labels
+        columns = (self.names, self.descriptions, self.parents, self.alt_names)
+        if any(len(column) != n_labels for column in columns):
+            lengths = [len(column) for column in columns]
+            raise DataError(
+                f"{n_labels} label ids but {lengths} names, descriptions, parents and "
+                "alternative names; give one of each per label",
+                path=self.source,
+            )
+        if len(self.index) != n_labels:
+            raise DataError("a label occurs twice in the label table", path=self.source)
+
+    @classmethod
+    def from_entries(cls, entries: Sequence[LabelEntry], *, source: str = "table") -> LabelTable:
+        """Build a table from its entries."""
+        return cls(
+            ids=[entry.id for entry in entries],
+            names=[entry.name for entry in entries],
+            descriptions=[entry.description for entry in entries],
+            parents=[entry.parents for entry in entries],
+            alt_names=[entry.alt_names for entry in entries],
+            source=source,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self.index
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The position of each label."""
+        return {id_: position for position, id_ in enumerate(self.ids)}
+
+    def get(self, id_: str) -> LabelEntry | None:
+        """What is known about a label, or None when the table does not have it."""
+        position = self.index.get(id_)
+        if position is None:
+            return None
+        return LabelEntry(
+            id_,
+            self.names[position],
+            self.descriptions[position],
+            self.parents[position],
+            self.alt_names[position],
+        )
+
+    def problems(self) -> list[str]:
+        """List what is wrong with the hierarchy: parents that are not labels, and cycles."""
+        found = [
+            f"{self.source}: the parent {parent!r} of label {id_!r} is not in the table"
+            for id_, above in zip(self.ids, self.parents, strict=True)
+            for parent in above
+            if parent not in self.index
+        ]
+        cycles = find_cycles(dict(zip(self.ids, self.parents, strict=True)))
+        found += [
+            f"{self.source}: the parents go in a circle: {' → '.join([*cycle, cycle[0]])}"
+            for cycle in cycles
+        ]
+        return found
+
+
+def find_cycles(parents: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Find circles in a hierarchy, one for every place where a walk upwards meets itself.
+
+    Args:
+        parents: For each label those right above it; labels that are only parents have none.
+
+    Returns:
+        Each circle as the labels along it, from child to parent.
+    """
+    finished: set[str] = set()
+    cycles: list[list[str]] = []
+    for start in parents:
+        if start in finished:
+            continue
+        path, position = [start], {start: 0}
+        pending = [iter(parents[start])]
+        while pending:
+            above = next(pending[-1], None)
+            if above is None:
+                pending.pop()
+                done = path.pop()
+                del position[done]
+                finished.add(done)
+            elif above in position:
+                cycles.append(path[position[above] :])
+            elif above not in finished:
+                position[above] = len(path)
+                path.append(above)
+                pending.append(iter(parents.get(above, ())))
+    return cycles
+
+
+def read_label_table(path: str | Path) -> LabelTable:
+    """Read a label table.
+
+    Args:
+        path: A JSONL, CSV, TSV or Parquet file, possibly gzipped, or the name of a built-in set.
+
+    Raises:
+        DataError: The file or one of its rows cannot be used.
+    """
+    if (table := builtin_label_table(str(path))) is not None:
+        return table
+    source = Source(path)
+    if source.is_dir:
+        raise source.error("is a folder, expected a file of labels such as labels.jsonl")
+    if not source.head():
+        raise source.error("the file is empty; expected one label a line")
+    entries: list[LabelEntry] = []
+    lines: dict[str, int] = {}
+    for position, (line, row) in enumerate(_rows(source)):
+        entry = _entry(row, position, source, line)
+        if entry.id in lines:
+            raise source.error(
+                f"the label {entry.id!r} is already in line {lines[entry.id]}; keep one", line
+            )
+        lines[entry.id] = line
+        entries.append(entry)
+    if not entries:
+        raise source.error("no labels in the file; expected at least one row")
+    return LabelTable.from_entries(entries, source=source.name)
+
+
+def _rows(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    name = source.plain_name
+    if name.endswith((".parquet", ".pq")):
+        return iter_parquet_rows(source)
+    if name.endswith((".csv", ".tsv")):
+        separator = "," if name.endswith(".csv") else "\t"
+        return iter_rows(source, Problems(), delimiter=separator)
+    return iter_objects(source, Problems(), example=EXAMPLE)
+
+
+def _entry(row: Mapping[str, Any], position: int, source: Source, line: int) -> LabelEntry:
+    # The XMC repository names a label by its title and refers to it by its position.
+    numbered = row.get("id") is None and "uid" in row and "title" in row
+    id_ = position if numbered else row.get("id")
+    name = row.get("title") if numbered else row.get("name")
+    if isinstance(id_, bool) or not isinstance(id_, str | int) or not str(id_).strip():
+        raise source.error(f"the label has no usable id ({id_!r}); expected {EXAMPLE}", line)
+    for field_name, value in (("name", name), ("description", row.get("description"))):
+        if value is not None and not isinstance(value, str):
+            raise source.error(f"the {field_name} is {value!r:.60}, expected a string", line)
+    return LabelEntry(
+        str(id_),
+        name or str(id_),
+        row.get("description") or "",
+        _names(row, "parents", source, line),
+        _names(row, "alt_names", source, line),
+    )
+
+
+def _names(row: Mapping[str, Any], name: str, source: Source, line: int) -> tuple[str, ...]:
+    value = row.get(name)
+    if value is None:
+        return ()
+    try:
+        items = split_labels(value, ";") if isinstance(value, str) else list(value)
+    except (TypeError, ValueError) as error:
+        raise source.error(f"{name} is {value!r:.60}, expected a list", line) from error
+    if any(isinstance(item, bool) or not isinstance(item, str | int) for item in items):
+        raise source.error(f"{name} is {value!r:.60}, expected a list of strings", line)
+    return tuple(dict.fromkeys(str(item) for item in items))

@@ -1,0 +1,209 @@
+"""Reading documents from files, standard input and the built-in sets.
+
+- `read_corpus` gives a `Corpus`; a large file is spilled to a memory-mapped one, so that memory
+  stays bounded. `iter_documents` streams instead, one document at a time.
+- The format follows from the file's name and content (`formats/detect.py`).
+- Every row is checked: its text is not blank, its id not taken, its labels there when they are
+  asked for. A bad row stops the reading with its file, line and reason, or with `skip_bad_rows`
+  is noted in `Corpus.skipped`. A file that is empty, truncated or unreadable always stops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from glocal.data.builtin import builtin_corpus
+from glocal.data.corpus import Corpus, CorpusBuilder, Document, unicode_problem
+from glocal.data.formats.detect import reader_for
+from glocal.data.formats.rows import Problems, ReadOptions
+from glocal.data.formats.source import Source
+from glocal.errors import DataError
+
+__all__ = ["iter_documents", "read_corpus"]
+
+
+def read_corpus(
+    path: str | Path,
+    *,
+    format: str = "auto",
+    skip_bad_rows: bool = False,
+    require_labels: bool = False,
+    text_field: str = "text",
+    labels_field: str = "labels",
+    id_field: str = "id",
+    label_separator: str = ";",
+    texts_path: str | Path | None = None,
+    labels_path: str | Path | None = None,
+) -> Corpus:
+    """Read a corpus.
+
+    Args:
+        path: A file, `-` for standard input, or a split of a built-in set such as `icd10cm:train`.
+        format: `auto`, or one of jsonl, csv, tsv, parquet, annif, text, xmc-text, xmc-sparse,
+            huggingface.
+        skip_bad_rows: Leave bad rows out and note them in `Corpus.skipped`.
+        require_labels: Treat a row without labels as a bad row.
+        text_field: The field or column of the text.
+        labels_field: The field or column of the labels.
+        id_field: The field or column of the id; without one, the row's position, from 0.
+        label_separator: What stands between labels written in one string.
+        texts_path: The file of the texts, for an XMC sparse file.
+        labels_path: The file of the labels, for XMC text files with unusual names.
+
+    Raises:
+        DataError: The file or, unless they are skipped, one of its rows cannot be used.
+    """
+    if (corpus := builtin_corpus(str(path))) is not None:
+        return corpus
+    options = ReadOptions(
+        text_field=text_field,
+        labels_field=labels_field,
+        id_field=id_field,
+        label_separator=label_separator,
+        texts_path=texts_path,
+        labels_path=labels_path,
+    )
+    source, problems = Source(path), Problems(skip=skip_bad_rows)
+    builder = CorpusBuilder(source=source.name)
+    try:
+        for document in _stream(source, format, options, problems, require_labels=require_labels):
+            builder.add(document)
+        corpus = builder.finish(skipped=problems.found)
+    except BaseException:
+        builder.close()
+        raise
+    if not len(corpus):
+        raise _nothing_usable(source, problems)
+    return corpus
+
+
+def iter_documents(
+    path: str | Path,
+    *,
+    format: str = "auto",
+    skip_bad_rows: bool = False,
+    require_labels: bool = False,
+    text_field: str = "text",
+    labels_field: str = "labels",
+    id_field: str = "id",
+    label_separator: str = ";",
+    texts_path: str | Path | None = None,
+    labels_path: str | Path | None = None,
+    skipped: list[str] | None = None,
+) -> Iterator[Document]:
+    """Stream documents one at a time; the arguments are those of `read_corpus`.
+
+    Nothing is kept of a document but the hash of its id, by which a repeated one is noticed.
+
+    Args:
+        path: As in `read_corpus`.
+        format: As in `read_corpus`.
+        skip_bad_rows: Leave bad rows out and add their problems to `skipped`.
+        require_labels: As in `read_corpus`.
+        text_field: As in `read_corpus`.
+        labels_field: As in `read_corpus`.
+        id_field: As in `read_corpus`.
+        label_separator: As in `read_corpus`.
+        texts_path: As in `read_corpus`.
+        labels_path: As in `read_corpus`.
+        skipped: A list that receives the problems of the rows left out.
+
+    Raises:
+        DataError: The file or, unless they are skipped, one of its rows cannot be used.
+    """
+    if (corpus := builtin_corpus(str(path))) is not None:
+        yield from corpus.documents()
+        return
+    options = ReadOptions(
+        text_field=text_field,
+        labels_field=labels_field,
+        id_field=id_field,
+        label_separator=label_separator,
+        texts_path=texts_path,
+        labels_path=labels_path,
+    )
+    problems = Problems(skip=skip_bad_rows, found=[] if skipped is None else skipped)
+    yield from _stream(Source(path), format, options, problems, require_labels=require_labels)
+
+
+def _stream(
+    source: Source,
+    format: str,
+    options: ReadOptions,
+    problems: Problems,
+    *,
+    require_labels: bool,
+) -> Iterator[Document]:
+    """Yield the documents of a source that pass the checks, each with an id."""
+    reader = reader_for(source, format, options)
+    check = _RowCheck(source, options, require_labels=require_labels)
+    n_skipped_before = len(problems.found)
+    n_good = 0
+    for document in reader(source, options, problems):
+        # Bad rows have one problem each, so this is the row's position in the file.
+        row = n_good + len(problems.found) - n_skipped_before
+        try:
+            checked = check(document, row)
+        except DataError as error:
+            problems.report(error)
+        else:
+            n_good += 1
+            yield checked
+    if not n_good and not problems.found:
+        raise source.error("no documents in the file; expected at least one row")
+
+
+class _RowCheck:
+    """Says what is wrong with a document, and numbers those without an id."""
+
+    def __init__(self, source: Source, options: ReadOptions, *, require_labels: bool) -> None:
+        self._source = source
+        self._options = options
+        self._require_labels = require_labels
+        self._has_ids: bool | None = None
+        # Hashes, not strings: a corpus of millions must not hold its ids in memory twice.
+        self._seen: set[int] = set()
+
+    def __call__(self, document: Document, row: int) -> Document:
+        if not document.text or document.text.isspace():
+            raise self._bad(document, "the text is empty; remove the row or give it a text")
+        if problem := unicode_problem(document):
+            raise self._bad(document, problem)
+        if self._require_labels and not document.labels:
+            raise self._bad(
+                document,
+                "the row has no labels; training needs at least one in "
+                f"{self._options.labels_field!r}",
+            )
+        return self._identified(document, row)
+
+    def _identified(self, document: Document, row: int) -> Document:
+        if self._has_ids is None:
+            self._has_ids = document.id != ""
+        if self._has_ids != (document.id != ""):
+            raise self._bad(
+                document,
+                "only some rows have an id; give every row one in "
+                f"{self._options.id_field!r}, or none",
+            )
+        if not self._has_ids:
+            return Document(str(row), document.text, document.labels, document.line)
+        key = hash(document.id)
+        if key in self._seen:
+            raise self._bad(
+                document,
+                f"the id {document.id!r} is already taken by an earlier row; ids are unique",
+            )
+        self._seen.add(key)
+        return document
+
+    def _bad(self, document: Document, message: str) -> DataError:
+        return self._source.error(message, document.line)
+
+
+def _nothing_usable(source: Source, problems: Problems) -> DataError:
+    return source.error(
+        f"none of the {len(problems.found)} rows can be used; the first problem: "
+        f"{problems.found[0]}"
+    )

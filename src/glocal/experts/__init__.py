@@ -1,0 +1,1 @@
+"""Experts: how a label is scored from the features of a document."""

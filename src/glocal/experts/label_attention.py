@@ -1,0 +1,124 @@
+"""Label-attention experts `A-n` (GlocalXML Eq. 3–6, ME-XML Eq. 2–4).
+
+- each label is a query over the tokens of layer n; what it finds goes through an MLP shared by all
+  labels: `logit_j = w2 · relu(Σ_i α_ij v_i) + b_j`, `α_ij = softmax_i(⟨k_i, e_j⟩ / τ)`;
+- the value projection and the first MLP layer are linear around a convex sum, so they are folded:
+  `W1 Σ α v = Σ α (W1 v)`, biases included; values live in the MLP's hidden width;
+- fused attention (SDPA) with the queries shared by all documents; padding is masked out exactly;
+- `projections = false` is ME-XML's plain attention: hidden states are keys and values themselves.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glocal.config import AttentionConfig
+from glocal.encoders.encoder import Features
+from glocal.experts.base import Expert, State, label_bias, label_matrix, present
+
+__all__ = ["LabelAttentionExpert"]
+
+
+class LabelAttentionExpert(Expert):
+    """The local view: each label selects its own words.
+
+    Args:
+        config: Its options.
+        name: As written in the recipe.
+        layer: The layer whose tokens are attended to.
+        hidden_size: Width of the encoder.
+        n_labels: Number of labels.
+        bias: Initial label biases, (L,).
+        dropout: On the hidden states.
+    """
+
+    def __init__(
+        self,
+        config: AttentionConfig,
+        *,
+        name: str,
+        layer: int,
+        hidden_size: int,
+        n_labels: int,
+        bias: Tensor,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.name, self.layers, self.config = name, (layer,), config
+        key_size = config.key_size if config.projections else hidden_size
+        self.label_width = max(config.hidden_size, key_size)
+        self.dropout = nn.Dropout(dropout)
+        self.key = nn.Linear(hidden_size, key_size) if config.projections else None
+        two_steps = config.projections and config.separate_values
+        self.value = nn.Linear(hidden_size, hidden_size) if two_steps else None
+        self.mlp_in = nn.Linear(hidden_size, config.hidden_size)
+        self.mlp_out = nn.Parameter(torch.empty(config.hidden_size))
+        nn.init.normal_(self.mlp_out, std=config.hidden_size**-0.5)
+        self.query = label_matrix(n_labels, key_size)
+        self.bias = label_bias(bias if config.bias else None, n_labels)
+
+    def prepare(self, features: Features) -> State:
+        """Keys (B, T, d), folded values (B, T, h), the output vector and the mask."""
+        (layer,) = self.layers
+        tokens = features.hidden[layer]
+        if self.config.stop_gradient:
+            tokens = tokens.detach()
+        tokens = self.dropout(tokens)
+        keys = tokens if self.key is None else self.key(tokens)
+        return keys, self._folded_values(tokens), self.mlp_out, features.mask
+
+    def _folded_values(self, tokens: Tensor) -> Tensor:
+        weight, bias = self.mlp_in.weight, self.mlp_in.bias
+        if self.value is not None:
+            bias = bias + weight @ self.value.bias
+            weight = weight @ self.value.weight
+        return functional.linear(tokens, weight, bias)
+
+    def label_tensors(self) -> tuple[Tensor, ...]:
+        """Label queries (L, d) and biases (L,)."""
+        return tuple(present(self.query, self.bias))
+
+    def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
+        """`w2 · relu(Σ_i α_ij v_i) + b_j`."""
+        keys, values, output, mask = state
+        assert keys is not None
+        assert values is not None
+        assert output is not None
+        query, *bias = rows
+        query = query.to(keys.dtype)
+        if query.dim() == 2:
+            query = query.expand(keys.shape[0], -1, -1)
+        found = functional.scaled_dot_product_attention(  # (B, C, h)
+            query.unsqueeze(1),
+            keys.unsqueeze(1),
+            values.unsqueeze(1),
+            attn_mask=None if mask is None else mask[:, None, None, :],
+            scale=1.0 / self.config.temperature,
+        ).squeeze(1)
+        found = torch.relu(found)
+        # At prediction the last product is taken in fp32: bf16 logits would tie.
+        logits = found @ output if self.training else found.float() @ output.float()
+        return logits + bias[0] if bias else logits
+
+    def attention(self, state: State, labels: Tensor) -> Tensor:
+        """Attention weights α of the given labels over the tokens, (B, C, T)."""
+        keys, _, _, mask = state
+        assert keys is not None
+        scores = self.query[labels].to(keys.dtype) @ keys.transpose(1, 2)  # (B, C, T)
+        scores = scores.float() / self.config.temperature
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, None, :], float("-inf"))
+        return scores.softmax(-1)
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """The merged value matrix takes the rate of the attention it belongs to."""
+        key = [] if self.key is None else list(self.key.parameters())
+        first = list(self.mlp_in.parameters())
+        merged = self.config.projections and self.value is None
+        attention = (
+            key + (first if merged else []) + list(self.value.parameters() if self.value else [])
+        )
+        mlp = present(self.mlp_out, self.bias) + ([] if merged else first)
+        return {"attention": attention, "queries": [self.query], "mlp": mlp}

@@ -1,0 +1,222 @@
+"""The labels a model knows, in a fixed order.
+
+- Training labels with at least `min_count` texts, and with `score_unseen` those of the label table
+  too; sorted by id, so that the same data always gives the same columns.
+- Labels of dev and test never enter it. `encode` gives gold labels outside the space columns of
+  their own after the last label: they can never be predicted and so count as misses.
+- Counting and encoding go through Arrow's hash tables, not through Python loops over documents.
+- Saved as Parquet with the counts, so that bands and propensities can be computed from a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from glocal.data.atomic import atomic_write
+from glocal.data.corpus import Corpus
+from glocal.data.label_table import LabelTable
+from glocal.errors import DataError
+
+__all__ = ["LabelSpace"]
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("name", pa.string()),
+        ("description", pa.string()),
+        ("parents", pa.list_(pa.string())),
+        ("count", pa.int64()),
+    ]
+)
+
+
+@dataclass
+class LabelSpace:
+    """The labels a model knows.
+
+    Args:
+        ids: The labels, sorted.
+        names: Their names; the id of a label whose name is not known.
+        descriptions: Their descriptions, empty where there is none.
+        parents: For each the labels right above it, whether or not they are in the space.
+        counts: For each the number of training texts, int64.
+        n_documents: The number of training texts.
+    """
+
+    ids: list[str]
+    names: list[str]
+    descriptions: list[str]
+    parents: list[tuple[str, ...]]
+    counts: NDArray[np.int64] = field(repr=False)
+    n_documents: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def build(
+        cls,
+        corpus: Corpus,
+        *,
+        table: LabelTable | None = None,
+        min_count: int = 1,
+        score_unseen: bool = False,
+    ) -> LabelSpace:
+        """Make the label space of a training corpus.
+
+        Args:
+            corpus: The training texts.
+            table: Names, descriptions and parents of labels.
+            min_count: Labels with fewer texts are left out.
+            score_unseen: Take in every label of the table, however few texts it has.
+
+        Raises:
+            DataError: No label is left.
+        """
+        values = pc.list_flatten(corpus.table.column("labels"))
+        in_corpus = pa.array(values.unique(), pa.string())
+        counts = _document_counts(corpus, in_corpus)
+        kept = in_corpus.filter(pa.array(counts >= max(1, min_count)))
+        if score_unseen and table is not None:
+            kept = pa.concat_arrays([kept, pa.array(table.ids, pa.string())]).unique()
+        if not len(kept):
+            raise _nothing_left(corpus, n_labels=len(in_corpus), min_count=min_count)
+        ids = kept.take(pc.sort_indices(kept))
+        known = pc.index_in(ids, value_set=in_corpus).fill_null(len(in_corpus)).to_numpy()
+        return cls._described(
+            ids.to_pylist(), table, np.append(counts, 0)[known], n_documents=len(corpus)
+        )
+
+    @classmethod
+    def _described(
+        cls,
+        ids: list[str],
+        table: LabelTable | None,
+        counts: NDArray[np.int64],
+        *,
+        n_documents: int,
+    ) -> LabelSpace:
+        if table is None:
+            blank, none = [""] * len(ids), [()] * len(ids)
+            return cls(ids, list(ids), blank, list(none), counts, n_documents)
+        positions = [table.index.get(id_) for id_ in ids]
+        return cls(
+            ids,
+            [id_ if p is None else table.names[p] for id_, p in zip(ids, positions, strict=True)],
+            ["" if p is None else table.descriptions[p] for p in positions],
+            [() if p is None else table.parents[p] for p in positions],
+            counts,
+            n_documents,
+        )
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The column of each label."""
+        return {id_: column for column, id_ in enumerate(self.ids)}
+
+    def encode(self, corpus: Corpus) -> Any:
+        """Give the labels of a corpus as a sparse matrix of ones.
+
+        Args:
+            corpus: Any documents; their labels need not be in the space.
+
+        Returns:
+            A float32 CSR matrix (documents, labels + unseen), column indices sorted and distinct.
+            Labels outside the space have the columns from `len(self)` on, sorted by id.
+        """
+        flat = pc.list_flatten(corpus.table.column("labels"))
+        inside = pa.array(self.ids, pa.string())
+        missing = flat.filter(pc.invert(pc.is_in(flat, value_set=inside)))
+        outside = pa.array(missing.unique(), pa.string())
+        outside = outside.take(pc.sort_indices(outside))
+        return _label_matrix(corpus, pa.concat_arrays([inside, outside]))
+
+    def save(self, path: str | Path) -> None:
+        """Write the space to a Parquet file, atomically."""
+        columns: Sequence[Any] = (
+            self.ids,
+            self.names,
+            self.descriptions,
+            self.parents,
+            np.asarray(self.counts),
+        )
+        arrays = [
+            pa.array(column, type_.type) for column, type_ in zip(columns, SCHEMA, strict=True)
+        ]
+        table = pa.Table.from_arrays(arrays, schema=SCHEMA)
+        table = table.replace_schema_metadata({"n_documents": str(self.n_documents)})
+        with atomic_write(path) as file:
+            pq.write_table(table, file)
+
+    @classmethod
+    def load(cls, path: str | Path) -> LabelSpace:
+        """Read a space written by `save`.
+
+        Raises:
+            DataError: The file cannot be read or was not written by `save`.
+        """
+        try:
+            table = pq.read_table(path, partitioning=None)
+            n_documents = int((table.schema.metadata or {})[b"n_documents"])
+            columns = {name: table.column(name) for name in SCHEMA.names}
+        except FileNotFoundError as error:
+            raise DataError("no such file of labels", path=path) from error
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise DataError(
+                f"not a readable file of labels ({str(error).splitlines()[0]:.120}); it is written "
+                "when a model is saved",
+                path=path,
+            ) from error
+        return cls(
+            columns["id"].to_pylist(),
+            columns["name"].to_pylist(),
+            columns["description"].to_pylist(),
+            [tuple(parents) for parents in columns["parents"].to_pylist()],
+            columns["count"].to_numpy(),
+            n_documents,
+        )
+
+
+def _document_counts(corpus: Corpus, labels: pa.Array) -> NDArray[np.int64]:
+    """In how many documents each of `labels` occurs."""
+    matrix = _label_matrix(corpus, labels)
+    return np.bincount(matrix.indices, minlength=len(labels)).astype(np.int64)
+
+
+def _label_matrix(corpus: Corpus, labels: pa.Array) -> Any:
+    """CSR matrix of ones (documents, labels); `labels` must hold every label of the corpus."""
+    from scipy.sparse import csr_matrix
+
+    column = corpus.table.column("labels")
+    lengths = pc.list_value_length(column).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    indices = pc.index_in(pc.list_flatten(column), value_set=labels).to_numpy().copy()
+    matrix = csr_matrix(
+        (np.ones(len(indices), dtype=np.float32), indices, offsets),
+        shape=(len(corpus), len(labels)),
+    )
+    matrix.sum_duplicates()
+    matrix.data.fill(1.0)
+    return matrix
+
+
+def _nothing_left(corpus: Corpus, *, n_labels: int, min_count: int) -> DataError:
+    if not n_labels:
+        return DataError(
+            "no document has labels; training needs them in the field 'labels'", path=corpus.source
+        )
+    return DataError(
+        f"none of the {n_labels} labels has the {min_count} training texts asked for; lower "
+        "min_count or add texts",
+        path=corpus.source,
+    )

@@ -1,0 +1,1 @@
+"""What training minimises, label chunk by label chunk."""

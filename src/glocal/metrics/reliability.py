@@ -1,0 +1,62 @@
+"""Expected calibration error: how far probabilities are from the frequencies they promise.
+
+Scores fall into bins of equal width; the error is the mean over scores of
+|mean score - part that is gold| of their bin. The result carries its bins and its population,
+without which the number cannot be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CalibrationError", "expected_calibration_error"]
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationError:
+    """Expected calibration error and the reliability diagram behind it.
+
+    Attributes:
+        value: The error, between 0 and 1; not a number without scores.
+        bins: Number of bins of equal width on [0, 1].
+        n: Scores it was computed over.
+        counts: Scores in each bin.
+        confidence: Mean score of each bin (0 where it is empty).
+        accuracy: Part of each bin's scores that is gold (0 where it is empty).
+    """
+
+    value: float
+    bins: int
+    n: int
+    counts: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+
+def expected_calibration_error(
+    scores: NDArray[np.floating], hits: NDArray[np.bool_], *, bins: int = 15
+) -> CalibrationError:
+    """Compare probabilities with outcomes, bin by bin.
+
+    Args:
+        scores: Probabilities, any shape; leave empty slots out.
+        hits: Whether each is gold, the same shape.
+        bins: Number of bins of equal width; the lower edge belongs to a bin.
+    """
+    if scores.shape != hits.shape:
+        raise ValueError(f"scores {scores.shape} and hits {hits.shape} must have one shape")
+    values = np.asarray(scores, dtype=np.float64).ravel()
+    # Written so that a score that is not a number is refused too.
+    if not np.all((values >= 0) & (values <= 1)):
+        raise ValueError("scores must be probabilities between 0 and 1 to have a calibration error")
+    places = np.minimum((values * bins).astype(np.int64), bins - 1)
+    counts = np.bincount(places, minlength=bins)
+    filled = np.maximum(counts, 1)
+    confidence = np.bincount(places, weights=values, minlength=bins) / filled
+    accuracy = np.bincount(places, weights=hits.ravel(), minlength=bins) / filled
+    n = len(values)
+    error = float(counts @ np.abs(confidence - accuracy) / n) if n else float("nan")
+    return CalibrationError(error, bins, n, counts, confidence, accuracy)

@@ -1,0 +1,204 @@
+"""Several saved models vote, one in memory at a time.
+
+- pass 1: each model gives its best `pool` labels of every text; their union is the text's pool;
+- pass 2: each model scores the whole pool through `candidates`, and the probabilities are averaged.
+  A label that one model did not rank among its best is scored by it all the same, never taken as 0;
+- pools and sums lie in temporary memory-mapped files, so that memory grows neither with the number
+  of models nor with the number of texts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glocal.errors import ConfigError, ModelError
+from glocal.predict.predictions import Predictions
+from glocal.systems.store import read_labels
+
+if TYPE_CHECKING:
+    from glocal.data.corpus import Corpus
+    from glocal.labels.space import LabelSpace
+    from glocal.predict.predictor import Predictor
+
+__all__ = ["ensemble_labels", "ensemble_predict"]
+
+CHUNK = 4096  # texts between two writes to the pool
+Progress = Callable[[int, int | None], None]
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def ensemble_predict(
+    paths: Sequence[str | Path],
+    corpus: Corpus,
+    *,
+    k: int = 5,
+    pool: int = 100,
+    device: str = "auto",
+    batch_size: int = 64,
+    progress: Progress | None = None,
+) -> Predictions:
+    """The best labels of each text by the mean probability of several models.
+
+    Args:
+        paths: Model directories that share one label space.
+        corpus: The texts.
+        k: Labels for each text.
+        pool: Labels each model puts forward for each text; never fewer than `k`.
+        device: Where to compute.
+        batch_size: Texts computed at a time.
+        progress: Called with (texts done, texts to do), counted over all models and both passes.
+
+    Raises:
+        ConfigError: When there is no model, or `k` exceeds the number of labels.
+        ModelError: When the models do not know the same labels.
+    """
+    labels = ensemble_labels(paths)
+    if not 1 <= k <= len(labels):
+        raise ConfigError(f"k = {k}: expected 1 to {len(labels)}, the number of labels")
+    width = min(max(pool, k), len(labels))
+    with tempfile.TemporaryDirectory(prefix="glocal-ensemble-") as folder:
+        votes = _Votes(Path(folder), (len(corpus), len(paths), width))
+        models = range(len(paths))
+        turns = [(act, model) for act in (votes.propose, votes.score) for model in models]
+        for turn, (act, model) in enumerate(turns):
+            # The model lives in this call: it is gone before the next one is read.
+            _take_turn(
+                paths[model],
+                corpus,
+                partial(act, model),
+                report=partial(_report, progress, turn * len(corpus), len(turns) * len(corpus)),
+                device=device,
+                batch_size=batch_size,
+            )
+        return votes.best(k)
+
+
+def ensemble_labels(paths: Sequence[str | Path]) -> LabelSpace:
+    """The label space the models share.
+
+    Raises:
+        ConfigError: When there is no model.
+        ModelError: When the models do not know the same labels; names the difference.
+    """
+    if not paths:
+        raise ConfigError("an ensemble needs at least one model directory")
+    first = read_labels(paths[0])
+    for path in paths[1:]:
+        other = read_labels(path)
+        if other.ids != first.ids:
+            raise ModelError(_difference(paths[0], first.ids, path, other.ids))
+    return first
+
+
+def _difference(
+    first: str | Path, first_ids: list[str], other: str | Path, other_ids: list[str]
+) -> str:
+    missing = sorted(set(first_ids) - set(other_ids))
+    extra = sorted(set(other_ids) - set(first_ids))
+    parts = [
+        f"{len(ids):,} known only to {path} (such as {', '.join(ids[:3])})"
+        for path, ids in ((first, missing), (other, extra))
+        if ids
+    ]
+    what = "; ".join(parts) or "the same labels in another order"
+    return (
+        f"{first} and {other} do not share a label space: {what}. "
+        "Train both on the same training file and label table, with the same labels.min_count"
+    )
+
+
+class _Votes:
+    """The pool of labels of every text and the sum of the models' probabilities, on disk.
+
+    Args:
+        folder: Where the files go.
+        shape: Texts, models, labels each model puts forward.
+    """
+
+    def __init__(self, folder: Path, shape: tuple[int, int, int]) -> None:
+        n_texts, self.n_models, self.width = shape
+        flat = (n_texts, self.n_models * self.width)
+        self.proposed = _scratch(folder / "proposed.npy", flat, np.int64)  # (n, models × width)
+        self.sums = _scratch(folder / "sums.npy", flat, np.float32)  # (n, models × width)
+
+    def propose(self, model: int, predictor: Predictor, texts: list[str], rows: slice) -> None:
+        """Note the labels a model puts forward."""
+        found = predictor.predict(texts, k=self.width)["combined"]
+        start = model * self.width
+        # One more than the label: 0, as in a new file, means none.
+        self.proposed[rows, start : start + found.k] = found.indices + 1
+
+    def score(self, _model: int, predictor: Predictor, texts: list[str], rows: slice) -> None:
+        """Add a model's probabilities of the pooled labels."""
+        candidates = _distinct(self.proposed[rows])
+        width = candidates.shape[1]
+        scored = predictor.predict(texts, k=width, candidates=candidates)["combined"]
+        by_label = np.argsort(_last_if_empty(scored.indices), axis=1, kind="stable")
+        labels = np.take_along_axis(scored.indices, by_label, axis=1)
+        assert np.array_equal(labels, candidates), "a candidate came back without a score"
+        scores = np.take_along_axis(scored.scores, by_label, axis=1)
+        self.sums[rows, :width] += np.where(candidates >= 0, scores, 0.0)
+
+    def best(self, k: int) -> Predictions:
+        """The labels with the highest mean probability."""
+        parts = [Predictions(np.empty((0, k), np.int64), np.empty((0, k), np.float32))]
+        for start in range(0, len(self.proposed), CHUNK):
+            rows = slice(start, start + CHUNK)
+            labels = _distinct(self.proposed[rows])
+            means = self.sums[rows, : labels.shape[1]] / np.float32(self.n_models)
+            parts.append(Predictions.from_unsorted(labels, means, k))
+        return Predictions.concat(parts)
+
+
+def _take_turn(
+    path: str | Path,
+    corpus: Corpus,
+    act: Callable[[Predictor, list[str], slice], None],
+    *,
+    report: Callable[[int], None],
+    device: str,
+    batch_size: int,
+) -> None:
+    """Load one model and let it propose labels for all texts, or score them."""
+    from glocal.predict.predictor import Predictor  # brings torch
+
+    predictor = Predictor.load(path, device=device, batch_size=batch_size)
+    for start in range(0, len(corpus), CHUNK):
+        texts = corpus.texts(start, start + CHUNK)
+        act(predictor, texts, slice(start, start + len(texts)))
+        report(start + len(texts))
+
+
+def _report(progress: Progress | None, before: int, total: int, done: int) -> None:
+    if progress:
+        progress(before + done, total)
+
+
+def _scratch(path: Path, shape: tuple[int, int], dtype: type) -> Any:
+    """An array of zeros in a file; an empty one in memory, as an empty file cannot be mapped."""
+    if 0 in shape:
+        return np.zeros(shape, dtype)
+    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+
+
+def _distinct(proposed: IntArray) -> IntArray:
+    """Distinct labels of each row in ascending order, padded with -1 at the end."""
+    labels = np.sort(_last_if_empty(proposed - 1), axis=1)
+    labels[:, 1:][labels[:, 1:] == labels[:, :-1]] = _EMPTY
+    labels.sort(axis=1)
+    widest = int((labels != _EMPTY).sum(axis=1).max(initial=1))
+    trimmed = labels[:, :widest]
+    return np.where(trimmed == _EMPTY, -1, trimmed)
+
+
+def _last_if_empty(indices: IntArray) -> IntArray:
+    return np.where(indices < 0, _EMPTY, indices)
+
+
+_EMPTY = np.iinfo(np.int64).max

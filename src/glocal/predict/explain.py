@@ -1,0 +1,97 @@
+"""The words behind a tag: the label-attention expert's weights, mapped back to the text.
+
+A label's attention over tokens is summed over the pieces of each word; special tokens have no place
+in the text and are left out of the spans, so the weights of a tag may sum to less than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from glocal.data.batches import Batch
+from glocal.experts.label_attention import LabelAttentionExpert
+from glocal.systems.mixture import ExpertMixture
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+__all__ = ["Span", "TagExplanation", "attention_spans"]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A word of the text and its share of a label's attention."""
+
+    start: int
+    end: int
+    text: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class TagExplanation:
+    """One predicted label, what each expert gave it, and the words behind it."""
+
+    label_id: str
+    label_name: str
+    score: float
+    expert_scores: dict[str, float]
+    spans: list[Span]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def attention_spans(
+    system: ExpertMixture,
+    batch: Batch,
+    labels: np.ndarray,
+    *,
+    text: str,
+    offsets: Sequence[tuple[int, int]],
+    word_ids: Sequence[int | None],
+    words: int,
+) -> list[list[Span]]:
+    """For each label, the words with the highest attention weights.
+
+    Args:
+        system: In evaluation mode.
+        batch: The one document, without padding.
+        labels: (k,) label ids.
+        text: Its text.
+        offsets: Character span of each token.
+        word_ids: The word each token belongs to.
+        words: How many words at most.
+    """
+    experts = [e for e in system.experts if isinstance(e, LabelAttentionExpert)]
+    if not experts:
+        return [[] for _ in labels]
+    chosen = torch.from_numpy(labels).to(batch.input_ids.device)[None]  # (1, k)
+    with torch.inference_mode():
+        states = system.prepare(batch)
+        weights = [expert.attention(states[expert.name], chosen)[0] for expert in experts]
+    mean = torch.stack(weights).mean(0).cpu()  # (k, T)
+    return [_top_words(row, text, offsets, word_ids, words) for row in mean]
+
+
+def _top_words(
+    weights: Tensor,
+    text: str,
+    offsets: Sequence[tuple[int, int]],
+    word_ids: Sequence[int | None],
+    words: int,
+) -> list[Span]:
+    merged: dict[int, tuple[int, int, float]] = {}
+    for weight, (start, end), word in zip(weights.tolist(), offsets, word_ids, strict=True):
+        if word is None or end <= start:
+            continue
+        first, last, total = merged.get(word, (start, end, 0.0))
+        merged[word] = (min(first, start), max(last, end), total + weight)
+    best = sorted(merged.values(), key=lambda span: (-span[2], span[0]))[:words]
+    return [Span(start, end, text[start:end], weight) for start, end, weight in best]

@@ -1,0 +1,282 @@
+"""A trained model, ready to tag, evaluate and explain."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from glocal.config import Recipe
+from glocal.data.batches import collate
+from glocal.data.corpus import Corpus
+from glocal.data.duplicates import near_duplicate_mask
+from glocal.data.tokens import TokenStore, tokenise
+from glocal.errors import ConfigError
+from glocal.labels.bands import Bands
+from glocal.labels.space import LabelSpace
+from glocal.predict.calibration import apply_temperature
+from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
+from glocal.predict.explain import TagExplanation, attention_spans
+from glocal.predict.predictions import Predictions
+from glocal.predict.documents import score_documents
+from glocal.systems.base import COMBINED
+from glocal.systems.mixture import ExpertMixture
+from glocal.systems.store import StoredModel, load_model
+
+__all__ = ["Predictor"]
+
+logger = logging.getLogger(__name__)
+
+_EVALUATED = 100  # labels per document looked at by `evaluate`
+
+
+class Predictor:
+    """Wraps a stored model on a device.
+
+    Args:
+        model: What `load_model` gave.
+        device: `auto`, `cpu` or `cuda`.
+        batch_size: Documents at a time.
+        precision: `fp32`, or `bf16` for speed on a GPU.
+    """
+
+    def __init__(
+        self,
+        model: StoredModel,
+        *,
+        device: str = "auto",
+        batch_size: int = 64,
+        precision: str = "fp32",
+    ) -> None:
+        self.device = _choose_device(device)
+        self.system = model.system.to(self.device).eval()
+        self.recipe: Recipe = model.recipe
+        self.labels: LabelSpace = model.labels
+        self.tokenizer = model.tokenizer
+        self.temperature = model.temperature
+        self.metrics = model.metrics
+        self.batch_size = batch_size
+        self.precision = precision
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        device: str = "auto",
+        batch_size: int = 64,
+        precision: str = "fp32",
+    ) -> Predictor:
+        """Read a model directory."""
+        return cls(load_model(path), device=device, batch_size=batch_size, precision=precision)
+
+    @property
+    def expert_names(self) -> list[str]:
+        """The parts whose predictions can be reported apart."""
+        return self.system.expert_names
+
+    def check_k(self, k: int) -> None:
+        """Refuse a k that cannot be met.
+
+        Raises:
+            ConfigError: When k is below 1 or above the number of labels.
+        """
+        if not 1 <= k <= len(self.labels):
+            raise ConfigError(
+                f"k must be between 1 and the model's {len(self.labels)} labels, not {k}"
+            )
+
+    def predict(
+        self,
+        texts: Sequence[str],
+        *,
+        k: int = 5,
+        candidates: np.ndarray | None = None,
+        per_expert: bool = False,
+        only: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        calibrated: bool = True,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> dict[str, Predictions]:
+        """The best labels of each text, under `combined` and, if asked, each expert's name.
+
+        Args:
+            texts: What to tag.
+            k: Labels per text; cut at the number of labels, with a warning.
+            candidates: (texts, m) label ids to score, −1 for none; all of them come back.
+            per_expert: Also each expert's own best labels.
+            only: Label ids that may be predicted.
+            exclude: Label ids that may not.
+            calibrated: Apply the temperature fitted on dev to the combined probabilities.
+            progress: Called with (done, total).
+        """
+        length = self.recipe.encoder.max_length
+        tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
+        return self._score(tokens, k, candidates, per_expert, only, exclude, calibrated, progress)
+
+    def predict_corpus(
+        self,
+        corpus: Corpus,
+        *,
+        k: int = 5,
+        candidates: np.ndarray | None = None,
+        per_expert: bool = False,
+        only: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        calibrated: bool = True,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> dict[str, Predictions]:
+        """Like `predict`, with the tokens cached on disk."""
+        tokens = tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.max_length)
+        return self._score(tokens, k, candidates, per_expert, only, exclude, calibrated, progress)
+
+    def _score(
+        self,
+        tokens: TokenStore,
+        k: int,
+        candidates: np.ndarray | None,
+        per_expert: bool,
+        only: Sequence[str] | None,
+        exclude: Sequence[str] | None,
+        calibrated: bool,
+        progress: Callable[[int, int], None] | None,
+    ) -> dict[str, Predictions]:
+        if k > len(self.labels):
+            logger.warning("k is %d, but the model has only %d labels", k, len(self.labels))
+        found = score_documents(
+            self.system,
+            tokens,
+            self.tokenizer,
+            k=k if candidates is None else candidates.shape[1],
+            batch_size=self.batch_size,
+            candidates=candidates,
+            allowed=self._allowed(only, exclude),
+            per_expert=per_expert,
+            autocast=self._autocast,
+            progress=progress,
+        )
+        if calibrated:
+            combined = found[COMBINED]
+            scores = apply_temperature(combined.scores, self.temperature)
+            scores[combined.indices < 0] = 0.0
+            found[COMBINED] = Predictions(combined.indices, scores)
+        return found
+
+    def _allowed(
+        self, only: Sequence[str] | None, exclude: Sequence[str] | None
+    ) -> np.ndarray | None:
+        if only is None and exclude is None:
+            return None
+        allowed = np.full(len(self.labels), only is None)
+        allowed[self._label_positions(only or (), "only")] = True
+        allowed[self._label_positions(exclude or (), "exclude")] = False
+        if not allowed.any():
+            raise ConfigError("no label is left to predict after --only and --exclude")
+        return allowed
+
+    def _label_positions(self, ids: Sequence[str], option: str) -> list[int]:
+        unknown = [i for i in ids if i not in self.labels.index]
+        if unknown:
+            shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+            raise ConfigError(
+                f"--{option} names {len(unknown)} labels the model does not know: {shown}"
+            )
+        return [self.labels.index[i] for i in ids]
+
+    def _autocast(self) -> contextlib.AbstractContextManager[None]:
+        if self.precision == "fp32":
+            return contextlib.nullcontext()
+        context: contextlib.AbstractContextManager[None] = torch.autocast(
+            self.device.type, dtype=torch.bfloat16
+        )
+        return context
+
+    def evaluate(
+        self,
+        corpus: Corpus,
+        *,
+        ks: Sequence[int] = (1, 3, 5),
+        train: Corpus | None = None,
+        bands: Bands | None = None,
+        threshold: float = 0.5,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> EvaluationReport:
+        """All metrics on a labelled corpus, for the combination and each expert.
+
+        Args:
+            corpus: Texts with gold labels.
+            ks: The cut-offs.
+            train: The training texts; with them, scores without near-duplicates are given too.
+            bands: Label frequency bands.
+            threshold: For micro-F1.
+            progress: Called with (done, total).
+        """
+        several = len(self.expert_names) > 1
+        width = min(max(_EVALUATED, *ks), len(self.labels))
+        found = self.predict_corpus(corpus, k=width, per_expert=several, progress=progress)
+        return evaluate_predictions(
+            found,
+            self.labels.encode(corpus),
+            counts=self.labels.counts,
+            n_train=self.labels.n_documents,
+            bands=bands or Bands(),
+            ks=tuple(ks),
+            threshold=threshold,
+            duplicates=None if train is None else near_duplicate_mask(corpus, train),
+        )
+
+    def explain(self, text: str, *, k: int = 5, words: int = 8) -> list[TagExplanation]:
+        """The best labels of a text with the words behind each and what each expert gave it.
+
+        Args:
+            text: What to tag.
+            k: Labels.
+            words: Words per label at most.
+        """
+        self.check_k(k)
+        best = self.predict([text], k=k)[COMBINED]
+        labels = best.indices[0]
+        parts = self.predict([text], candidates=labels[None], per_expert=True)
+        system = self.system
+        assert isinstance(system, ExpertMixture)
+        ids, offsets, word_ids = self.tokenizer.encode_with_offsets(
+            text, self.recipe.encoder.max_length
+        )
+        facts = self.tokenizer.facts
+        batch = collate(
+            [np.array(ids)], np.zeros(1, np.int64), pad_id=facts.pad_id, left=facts.cls_last
+        ).to(self.device)
+        spans = attention_spans(
+            system, batch, labels, text=text, offsets=offsets, word_ids=word_ids, words=words
+        )
+        return [
+            TagExplanation(
+                self.labels.ids[label],
+                self.labels.names[label],
+                float(best.scores[0, place]),
+                {name: _score_of(parts[name], label) for name in self.expert_names},
+                spans[place],
+            )
+            for place, label in enumerate(labels.tolist())
+        ]
+
+
+def _score_of(predictions: Predictions, label: int) -> float:
+    place = int(np.flatnonzero(predictions.indices[0] == label)[0])
+    return float(predictions.scores[0, place])
+
+
+def _choose_device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise ConfigError(f"the device must be auto, cpu or cuda, not '{device}'") from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("the device cuda was asked for, but PyTorch sees no GPU")
+    return chosen

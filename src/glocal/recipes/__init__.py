@@ -1,0 +1,1 @@
+"""The built-in recipes, one TOML file each; `glocal recipes` lists them."""

@@ -1,0 +1,1 @@
+"""Systems: published methods as compositions of shared parts."""

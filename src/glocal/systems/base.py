@@ -1,0 +1,102 @@
+"""The contract between a system and the training loop and predictor."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glocal.config import Recipe
+from glocal.data.batches import Batch
+from glocal.encoders.encoder import Encoder
+from glocal.systems.topk import TopK
+
+__all__ = ["COMBINED", "LabelStatistics", "Progress", "System"]
+
+COMBINED = "combined"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands: the optimizer step about to be taken, of so many."""
+
+    step: int
+    steps: int
+    seed: int = 0
+
+    @property
+    def fraction(self) -> float:
+        """Between 0 and 1."""
+        return self.step / max(1, self.steps)
+
+
+@dataclass(frozen=True)
+class LabelStatistics:
+    """What a system must know of the training labels."""
+
+    counts: np.ndarray  # (L,) training texts per label
+    n_documents: int
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels."""
+        return len(self.counts)
+
+
+class System(nn.Module, ABC):
+    """A trainable classifier over a fixed label space.
+
+    Attributes:
+        recipe: The settings it was built from.
+        n_labels: Number of labels.
+        expert_names: The parts whose predictions are reported besides the combined ones.
+        encoder: Reads the text.
+    """
+
+    recipe: Recipe
+    n_labels: int
+    expert_names: list[str]
+    encoder: Encoder
+
+    @abstractmethod
+    def training_step(self, batch: Batch, progress: Progress) -> Tensor:
+        """The loss of a batch: summed over its documents, divided by `batch.denominator`."""
+
+    @abstractmethod
+    def topk(
+        self,
+        batch: Batch,
+        k: int,
+        *,
+        candidates: Tensor | None = None,
+        allowed: Tensor | None = None,
+        per_expert: bool = False,
+    ) -> dict[str, TopK]:
+        """The best labels of each document by probability, under the key `combined`.
+
+        Args:
+            batch: The documents.
+            k: How many labels.
+            candidates: (B, M) label ids to score, −1 for none; by default every label.
+            allowed: (L,) bool, labels that may be predicted.
+            per_expert: Also give each expert's own best labels, under its name.
+        """
+
+    @abstractmethod
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """All parameters by the name of their learning rate."""
+
+    def recordable(self, progress: Progress, device: torch.device) -> bool:
+        """Whether the training step computes on the device alone, so that a graph can replay it."""
+        return False
+
+    def phase(self, progress: Progress) -> str:
+        """A name for the computation the step does now; steps of one name do the same."""
+        return "plain"
+
+    def forward(self, batch: Batch, progress: Progress) -> Tensor:
+        """The training step: data-parallel wrappers call `forward`."""
+        return self.training_step(batch, progress)

@@ -1,0 +1,337 @@
+"""Experts on one encoder: the family that GlocalXML and ME-XML belong to.
+
+    encoder → hidden states → experts → logits of a label chunk → loss, or mean of the probabilities
+
+- every label scored by every expert, chunk by chunk (`full`); or the first document expert scores
+  every label and the others only candidates it proposes (`shortlist`): what makes tens of thousands
+  of labels trainable on a CPU;
+- individual or collaborative BCE and the diversity loss, all on the same chunk's logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glocal.config import Recipe
+from glocal.data.batches import Batch
+from glocal.encoders.encoder import Encoder, Features
+from glocal.errors import ConfigError
+from glocal.experts.base import Expert, State
+from glocal.experts.document import DocumentExpert
+from glocal.experts.label_attention import LabelAttentionExpert
+from glocal.experts.parse import ExpertSpec
+from glocal.losses.bce import bce_candidates, bce_chunk
+from glocal.losses.chunked import chunked_loss, label_chunks
+from glocal.losses.diversity import diversity
+from glocal.systems.base import COMBINED, LabelStatistics, Progress, System
+from glocal.systems.candidates import Candidates, draw_candidates
+from glocal.systems.topk import RunningTopK, TopK, topk_of
+
+__all__ = ["ExpertMixture"]
+
+_CHUNK_ELEMENTS = {"cuda": 1 << 30, "cpu": 1 << 24}
+_SHORTLIST_FROM = 1000  # labels; `auto` scores fewer than these in full even on a CPU
+
+
+class ExpertMixture(System):
+    """Any list of document and label-attention experts on one encoder.
+
+    Args:
+        recipe: The settings.
+        encoder: Gives the hidden states of the layers the experts read.
+        experts: Which experts, resolved for this encoder.
+        statistics: Training label counts.
+    """
+
+    counts: Tensor
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        encoder: Encoder,
+        experts: Sequence[ExpertSpec],
+        statistics: LabelStatistics,
+    ) -> None:
+        super().__init__()
+        self.recipe, self.n_labels = recipe, statistics.n_labels
+        self.encoder = encoder
+        bias = initial_bias(recipe.loss.bias_init, statistics)
+        built = [_build_expert(spec, recipe, encoder.hidden_size, bias) for spec in experts]
+        self.experts = nn.ModuleList(built)
+        self.expert_names = [spec.name for spec in experts]
+        counts = torch.from_numpy(statistics.counts.astype(np.float32))
+        self.register_buffer("counts", counts, persistent=False)
+        if recipe.encoder.freeze:
+            encoder.requires_grad_(False)
+        self._check()
+
+    def _check(self) -> None:
+        loss = self.recipe.loss
+        if loss.kind == "collaborative" and self.recipe.candidates.mode == "shortlist":
+            raise ConfigError(
+                "'loss.kind' = collaborative needs every expert's logit of every label; "
+                "set candidates.mode=full"
+            )
+        if self.recipe.candidates.mode == "shortlist" and self.proposer is None:
+            raise ConfigError(
+                "'candidates.mode' = shortlist needs a document expert to propose labels"
+            )
+
+    # --- what the experts see -----------------------------------------------------------------
+
+    def _experts(self) -> Iterator[Expert]:
+        for expert in self.experts:
+            assert isinstance(expert, Expert)
+            yield expert
+
+    @property
+    def proposer(self) -> Expert | None:
+        """The first document expert."""
+        return next((e for e in self._experts() if isinstance(e, DocumentExpert)), None)
+
+    def shortlists(self, device: torch.device) -> bool:
+        """Whether the other experts score only what the document expert proposes."""
+        mode = self.recipe.candidates.mode
+        if mode != "auto":
+            return mode == "shortlist"
+        several = len(self.experts) > 1 and self.proposer is not None
+        wanted = device.type == "cpu" and self.n_labels >= _SHORTLIST_FROM
+        return wanted and several and self.recipe.loss.kind == "individual"
+
+    def features(self, batch: Batch) -> Features:
+        """Hidden states; no graph is built for a frozen encoder."""
+        frozen = self.recipe.encoder.freeze
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+            features: Features = self.encoder(batch)
+        return features
+
+    def prepare(self, batch: Batch) -> dict[str, State]:
+        """Each expert's state for a batch, by name."""
+        features = self.features(batch)
+        return {expert.name: expert.prepare(features) for expert in self._experts()}
+
+    def chunks(self, documents: int, device: torch.device) -> list[slice]:
+        """Label slices that keep the widest expert within the memory set aside."""
+        budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS.get(device.type, 1 << 28)
+        width = max(e.label_width for e in self._experts())
+        return label_chunks(self.n_labels, documents=documents, width=width, budget=budget)
+
+    # --- training -----------------------------------------------------------------------------
+
+    def training_step(self, batch: Batch, progress: Progress) -> Tensor:
+        """BCE (Eq. 8; ME-XML Eq. 5) and, after its start, diversity (ME-XML Eq. 6–9)."""
+        states = self.prepare(batch)
+        device = batch.input_ids.device
+        loss = self.recipe.loss
+        if self.shortlists(device):
+            total = self._shortlist_loss(batch, states, progress)
+        else:
+            total = self._full_loss(batch, states)
+        if loss.kind == "individual" and loss.expert_reduction == "mean":
+            total = total / len(self.experts)
+        if self.phase(progress) == "diverse":
+            total = total + loss.diversity_weight * self._diversity(batch, states)
+        if loss.label_reduction == "mean":
+            total = total / self.n_labels
+        return total / batch.denominator
+
+    def _full_loss(self, batch: Batch, states: dict[str, State]) -> Tensor:
+        experts = list(self._experts())
+        chunks = self.chunks(len(batch), batch.input_ids.device)
+
+        def chunk_loss(chunk: slice, flat: Any, rows: Any) -> Tensor:
+            logits = [
+                expert.score(tuple(state), tuple(row))
+                for expert, state, row in zip(
+                    experts,
+                    _regroup(flat, list(states.values())),
+                    _regroup(rows, labels),
+                    strict=True,
+                )
+            ]
+            if self.recipe.loss.kind == "collaborative":
+                logits = [torch.stack([z.float() for z in logits]).mean(0)]
+            parts = [bce_chunk(z, batch.gold, chunk.start) for z in logits]
+            return torch.stack(parts).sum()
+
+        labels = [expert.label_tensors() for expert in experts]
+        flat_states = [t for state in states.values() for t in state]
+        return chunked_loss(chunk_loss, chunks, flat_states, [t for row in labels for t in row])
+
+    def _shortlist_loss(self, batch: Batch, states: dict[str, State], progress: Progress) -> Tensor:
+        proposer = self.proposer
+        assert proposer is not None, "checked when the system was built"
+        config = self.recipe.candidates
+        hardest = RunningTopK(config.hard) if config.hard else None
+
+        def chunk_loss(chunk: slice, flat: Any, rows: Any) -> Tensor:
+            logits = proposer.score(tuple(flat), tuple(rows))
+            if hardest is not None:
+                _observe(hardest, logits.detach(), chunk, batch.gold)
+            return bce_chunk(logits, batch.gold, chunk.start)
+
+        budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS["cpu"]
+        chunks = label_chunks(self.n_labels, documents=len(batch), width=1, budget=budget)
+        total = chunked_loss(chunk_loss, chunks, states[proposer.name], proposer.label_tensors())
+        candidates = draw_candidates(
+            batch,
+            None if hardest is None else hardest.result().indices,
+            n_random=config.random,
+            n_labels=self.n_labels,
+            seed=(progress.seed, progress.step),
+        )
+        for expert in self._experts():
+            if expert is not proposer:
+                total = total + self._candidate_loss(expert, states[expert.name], candidates)
+        return total
+
+    @staticmethod
+    def _candidate_loss(expert: Expert, state: State, candidates: Candidates) -> Tensor:
+        logits = expert.logits(state, candidates.labels)
+        return bce_candidates(logits, candidates.targets, candidates.weights)
+
+    def recordable(self, progress: Progress, device: torch.device) -> bool:
+        """Candidates are drawn on the CPU anew each step; everything else can be recorded."""
+        return not self.shortlists(device)
+
+    def phase(self, progress: Progress) -> str:
+        """The diversity loss starts part of the way through."""
+        loss = self.recipe.loss
+        late = progress.fraction >= loss.diversity_start
+        return "diverse" if late and loss.diversity_weight and len(self.experts) > 1 else "plain"
+
+    def _diversity(self, batch: Batch, states: dict[str, State]) -> Tensor:
+        labels = batch.gold.clamp(min=0)
+        logits = [expert.logits(states[expert.name], labels) for expert in self._experts()]
+        return diversity(logits, self.counts[labels], (batch.gold >= 0).float())
+
+    # --- prediction ---------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def topk(
+        self,
+        batch: Batch,
+        k: int,
+        *,
+        candidates: Tensor | None = None,
+        allowed: Tensor | None = None,
+        per_expert: bool = False,
+    ) -> dict[str, TopK]:
+        """The mean of the experts' probabilities (Eq. 7)."""
+        states = self.prepare(batch)
+        if candidates is not None:
+            return self._rescore(states, candidates, k, allowed, per_expert=per_expert)
+        if not self.shortlists(batch.input_ids.device):
+            return self._topk_full(batch, states, k, allowed, per_expert=per_expert)
+        proposed = self._propose(batch, states, max(k, self.recipe.candidates.predict), allowed)
+        return self._rescore(states, proposed, k, allowed, per_expert=per_expert)
+
+    def _topk_full(
+        self,
+        batch: Batch,
+        states: dict[str, State],
+        k: int,
+        allowed: Tensor | None,
+        *,
+        per_expert: bool,
+    ) -> dict[str, TopK]:
+        names = [COMBINED, *(self.expert_names if per_expert else [])]
+        running = {name: RunningTopK(k) for name in names}
+        for chunk in self.chunks(len(batch), batch.input_ids.device):
+            labels = torch.arange(chunk.start, chunk.stop, device=batch.input_ids.device)
+            for name, scores in self._probabilities(states, chunk).items():
+                if name in running:
+                    running[name].update(scores, labels, allowed)
+        return {name: best.result() for name, best in running.items()}
+
+    def _propose(
+        self, batch: Batch, states: dict[str, State], k: int, allowed: Tensor | None
+    ) -> Tensor:
+        proposer = self.proposer
+        assert proposer is not None, "checked when the system was built"
+        best = RunningTopK(k)
+        device = batch.input_ids.device
+        budget = _CHUNK_ELEMENTS.get(device.type, 1 << 28)
+        for chunk in label_chunks(self.n_labels, documents=len(batch), width=1, budget=budget):
+            labels = torch.arange(chunk.start, chunk.stop, device=device)
+            logits = proposer.logits(states[proposer.name], chunk)
+            best.update(torch.sigmoid(logits.float()), labels, allowed)
+        return best.result().indices
+
+    def _rescore(
+        self,
+        states: dict[str, State],
+        candidates: Tensor,
+        k: int,
+        allowed: Tensor | None,
+        *,
+        per_expert: bool,
+    ) -> dict[str, TopK]:
+        scores = self._probabilities(states, candidates.clamp(min=0))
+        names = [COMBINED, *(self.expert_names if per_expert else [])]
+        return {name: topk_of(scores[name], candidates, k, allowed) for name in names}
+
+    def _probabilities(self, states: dict[str, State], labels: slice | Tensor) -> dict[str, Tensor]:
+        """Each expert's probabilities and their mean."""
+        scores = {
+            expert.name: torch.sigmoid(expert.logits(states[expert.name], labels).float())
+            for expert in self._experts()
+        }
+        scores[COMBINED] = torch.stack(list(scores.values())).mean(0)
+        return scores
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """The encoder's and the experts' groups."""
+        groups: dict[str, list[nn.Parameter]] = {"encoder": list(self.encoder.parameters())}
+        for expert in self._experts():
+            for name, parameters in expert.parameter_groups().items():
+                groups.setdefault(name, []).extend(parameters)
+        return {name: parameters for name, parameters in groups.items() if parameters}
+
+
+def initial_bias(setting: str, statistics: LabelStatistics) -> Tensor:
+    """Label biases at the training prior's log-odds, or at a constant, (L,)."""
+    if setting == "prior":
+        counts = statistics.counts.astype(np.float64)
+        prior = (counts + 0.5) / (statistics.n_documents + 1.0)
+        return torch.from_numpy(np.log(prior / (1.0 - prior))).float()
+    try:
+        return torch.full((statistics.n_labels,), float(setting))
+    except ValueError:
+        raise ConfigError(f"'loss.bias_init' must be prior or a number, not '{setting}'") from None
+
+
+def _build_expert(spec: ExpertSpec, recipe: Recipe, hidden_size: int, bias: Tensor) -> Expert:
+    common: dict[str, Any] = {
+        "name": spec.name,
+        "hidden_size": hidden_size,
+        "n_labels": len(bias),
+        "bias": bias,
+        "dropout": recipe.encoder.dropout,
+    }
+    if spec.kind == "D":
+        return DocumentExpert(recipe.document, layers=spec.layers, **common)
+    return LabelAttentionExpert(recipe.attention, layer=spec.layers[0], **common)
+
+
+def _regroup(flat: Sequence[Any], like: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Cut a flat sequence into groups of the given lengths."""
+    groups, start = [], 0
+    for group in like:
+        groups.append(flat[start : start + len(group)])
+        start += len(group)
+    return groups
+
+
+def _observe(best: RunningTopK, logits: Tensor, chunk: slice, gold: Tensor) -> None:
+    """Note the highest logits of labels that are not gold."""
+    scores = torch.sigmoid(logits.float())
+    inside = (gold >= chunk.start) & (gold < chunk.stop)
+    rows = torch.arange(len(gold), device=gold.device)[:, None].expand_as(gold)
+    scores[rows[inside], gold[inside] - chunk.start] = -1.0  # counts as no label
+    best.update(scores, torch.arange(chunk.start, chunk.stop, device=logits.device))

@@ -1,0 +1,90 @@
+"""Systems by name. A new system is one file and one line here."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from glocal.config import Recipe
+from glocal.encoders.encoder import Encoder
+from glocal.encoders.loading import load_pretrained, model_from_config, n_layers
+from glocal.encoders.tokenizer import TextTokenizer
+from glocal.errors import ConfigError
+from glocal.experts.parse import parse_experts
+from glocal.systems.base import LabelStatistics, System
+from glocal.systems.glocalxml import GlocalXML
+from glocal.systems.me_xml import MEXML
+from glocal.systems.mixture import ExpertMixture
+
+__all__ = ["SYSTEMS", "build_system", "rebuild_system"]
+
+SYSTEMS: dict[str, Callable[..., ExpertMixture]] = {
+    "glocalxml": GlocalXML,
+    "me-xml": MEXML,
+}
+
+
+def build_system(recipe: Recipe, statistics: LabelStatistics) -> tuple[System, TextTokenizer]:
+    """A new system on its pretrained encoder, with the tokenizer."""
+    system = _system_class(recipe.system)
+    model, tokenizer = load_pretrained(recipe.encoder)
+    _check_length(recipe, model)
+    return _assemble(system, recipe, model, tokenizer, statistics), tokenizer
+
+
+def rebuild_system(
+    recipe: Recipe, statistics: LabelStatistics, config: Path, tokenizer: TextTokenizer
+) -> System:
+    """A system whose weights are to be loaded, from a stored encoder configuration."""
+    mapping = json.loads(config.read_text("utf-8"))
+    total = mapping.pop("glocal_layers")
+    model = model_from_config(mapping, recipe.encoder)
+    system = _system_class(recipe.system)
+    return _assemble(system, recipe, model, tokenizer, statistics, total=total)
+
+
+def _assemble(
+    system: Callable[..., ExpertMixture],
+    recipe: Recipe,
+    model: Any,
+    tokenizer: TextTokenizer,
+    statistics: LabelStatistics,
+    *,
+    total: int | None = None,
+) -> System:
+    # `last` and `middle` refer to the encoder before it was cut.
+    total = n_layers(model) if total is None else total
+    experts = parse_experts(recipe.experts, total)
+    encoder = Encoder(
+        model,
+        (layer for expert in experts for layer in expert.layers),
+        cls_last=tokenizer.facts.cls_last,
+        cls_type_id=tokenizer.facts.cls_type_id,
+        pooling=recipe.encoder.pooling,
+        total_layers=total,
+    )
+    if recipe.encoder.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+    return system(recipe, encoder, experts, statistics)
+
+
+def _system_class(name: str) -> Callable[..., ExpertMixture]:
+    if name in SYSTEMS:
+        return SYSTEMS[name]
+    close = difflib.get_close_matches(name, SYSTEMS, n=1, cutoff=0.4)
+    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    raise ConfigError(f"there is no system '{name}'{hint}; there are {', '.join(SYSTEMS)}")
+
+
+def _check_length(recipe: Recipe, model: Any) -> None:
+    limit = getattr(model.config, "max_position_embeddings", None)
+    # RoBERTa's positions start after its padding index.
+    reserved = 2 if getattr(model.config, "model_type", "") in {"roberta", "xlm-roberta"} else 0
+    if isinstance(limit, int) and 0 < limit - reserved < recipe.encoder.max_length:
+        raise ConfigError(
+            f"'encoder.max_length' is {recipe.encoder.max_length}, but '{recipe.encoder.name}' "
+            f"reads at most {limit - reserved} tokens"
+        )

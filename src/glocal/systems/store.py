@@ -1,0 +1,198 @@
+"""The model directory: written whole or not at all, read without executing anything.
+
+glocal.toml         format and library version, temperature, tokenizer facts, the resolved recipe
+labels.parquet      the label space
+tokenizer.json      encoder/config.json
+model.safetensors   all weights
+metrics.json        train_log.jsonl        README.md (a model card)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glocal._version import __version__
+from glocal.config import Recipe, recipe_from_mapping, recipe_to_mapping, to_toml
+from glocal.data.atomic import replace_dir, temporary_dir
+from glocal.errors import ConfigError, ModelError, NewerFormatError
+from glocal.labels.space import LabelSpace
+
+if TYPE_CHECKING:
+    from glocal.encoders.tokenizer import TextTokenizer
+    from glocal.systems.base import System
+
+__all__ = ["FORMAT_VERSION", "StoredModel", "load_model", "read_labels", "save_model"]
+
+FORMAT_VERSION = 1
+
+
+@dataclass
+class StoredModel:
+    """A system with everything needed to use it."""
+
+    system: System
+    recipe: Recipe
+    labels: LabelSpace
+    tokenizer: TextTokenizer
+    temperature: float = 1.0
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+
+def save_model(path: str | Path, model: StoredModel, *, log: Path | None = None) -> None:
+    """Write a model directory; an existing one is replaced once the new one is complete.
+
+    Args:
+        path: The directory.
+        model: What to write.
+        log: The training log to keep with it.
+    """
+    target = Path(path)
+    try:
+        with temporary_dir(target) as folder:
+            _write(folder, model)
+            if log is not None and log.is_file():
+                shutil.copyfile(log, folder / "train_log.jsonl")
+            replace_dir(folder, target)
+    except OSError as error:
+        raise ModelError(
+            f"cannot write the model directory {target}: {error.strerror or error}; "
+            "nothing there was changed"
+        ) from error
+
+
+def load_model(path: str | Path) -> StoredModel:
+    """Read a model directory onto the CPU, ready to predict.
+
+    Raises:
+        ModelError: When it is not a model directory, is damaged, or is of a newer format.
+    """
+    from safetensors.torch import load_file
+
+    from glocal.encoders.tokenizer import TextTokenizer
+    from glocal.systems.base import LabelStatistics
+    from glocal.systems.registry import rebuild_system
+
+    folder = Path(path)
+    settings = _read_settings(folder)
+    recipe = _stored_recipe(settings, folder)
+    labels = read_labels(folder)
+    with _damaged(folder):
+        tokenizer = TextTokenizer.load(folder, settings["tokenizer"])
+        statistics = LabelStatistics(labels.counts, labels.n_documents)
+        system = rebuild_system(recipe, statistics, folder / "encoder" / "config.json", tokenizer)
+        system.load_state_dict(load_file(folder / "model.safetensors"))
+        metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+    system.eval()
+    return StoredModel(system, recipe, labels, tokenizer, float(settings["temperature"]), metrics)
+
+
+def read_labels(path: str | Path) -> LabelSpace:
+    """The label space of a model directory, without loading the model."""
+    with _damaged(Path(path)):
+        return LabelSpace.load(Path(path) / "labels.parquet")
+
+
+def _write(folder: Path, model: StoredModel) -> None:
+    from safetensors.torch import save_file
+
+    settings = {
+        "format_version": FORMAT_VERSION,
+        "library_version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "temperature": model.temperature,
+        "tokenizer": model.tokenizer.facts_mapping(),
+        "recipe": recipe_to_mapping(model.recipe),
+    }
+    (folder / "glocal.toml").write_text(to_toml(settings), encoding="utf-8")
+    model.labels.save(folder / "labels.parquet")
+    model.tokenizer.save(folder / "tokenizer.json")
+    (folder / "encoder").mkdir()
+    encoder = model.system.encoder
+    config = {**encoder.model.config.to_dict(), "glocal_layers": encoder.total_layers}
+    (folder / "encoder" / "config.json").write_text(_json(config), encoding="utf-8")
+    weights = {name: t.detach().cpu().contiguous() for name, t in model.system.state_dict().items()}
+    save_file(weights, folder / "model.safetensors")
+    (folder / "metrics.json").write_text(_json(model.metrics), encoding="utf-8")
+    (folder / "README.md").write_text(_card(model), encoding="utf-8")
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    path = folder / "glocal.toml"
+    if not folder.is_dir():
+        raise ModelError(f"there is no model directory {folder}")
+    if not path.is_file():
+        raise ModelError(
+            f"{folder} is not a model directory: it has no glocal.toml "
+            "(a run under way keeps its state beside it, in a folder that ends in .run)"
+        )
+    with _damaged(folder):
+        settings = tomllib.loads(path.read_text("utf-8"))
+        version = int(settings["format_version"])
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{folder} has model format {version}, written by glocal "
+            f"{settings.get('library_version', '?')}; this is glocal {__version__}, which reads up to "
+            f"format {FORMAT_VERSION}: pip install --upgrade glocal"
+        )
+    return settings
+
+
+def _stored_recipe(settings: Mapping[str, Any], folder: Path) -> Recipe:
+    with _damaged(folder):
+        return recipe_from_mapping(settings["recipe"], source=str(folder / "glocal.toml"))
+
+
+@contextlib.contextmanager
+def _damaged(folder: Path) -> Iterator[None]:
+    """Whatever goes wrong while reading means a damaged directory: say so, with the reason."""
+    try:
+        yield
+    except (ModelError, ConfigError):
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(
+            f"the model directory {folder} is damaged or incomplete: {reason}"
+        ) from error
+
+
+def _json(mapping: Mapping[str, Any]) -> str:
+    return json.dumps(mapping, indent=2, default=str) + "\n"
+
+
+def _card(model: StoredModel) -> str:
+    """A model card: what it is, what it was trained on, how good it is, how to use it."""
+    recipe, labels = model.recipe, model.labels
+    lines = [
+        f"# {recipe.system} on {recipe.encoder.name}",
+        "",
+        f"Tags texts with the right few of {len(labels):,} labels. Trained with "
+        f"[glocal](https://pypi.org/project/glocal/) {__version__} on {labels.n_documents:,} texts.",
+        "",
+        f"- experts: {', '.join(recipe.experts)}",
+        f"- reads the first {recipe.encoder.max_length} tokens of a text",
+        f"- seed {recipe.train.seed}, {recipe.train.epochs} epochs of batches of "
+        f"{recipe.train.batch_size}",
+        "",
+    ]
+    scores = model.metrics.get("dev", {}).get("combined", {})
+    if scores:
+        lines += ["| metric on dev | value |", "|---|---|"]
+        lines += [f"| {name} | {value:.4f} |" for name, value in scores.items()]
+        lines += [""]
+    lines += [
+        "```",
+        "glocal predict MODEL texts.jsonl -k 5",
+        'glocal explain MODEL "text"',
+        "```",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,196 @@
+"""The state of a run on disk: enough to go on to the same result after a kill.
+
+`OUT.run/` holds `checkpoint-STEP/` (weights, optimizer, random state in safetensors, the rest in
+JSON), `best.safetensors` and `train_log.jsonl`. A checkpoint is written under another name and
+renamed; the one before it is removed only then. No pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
+from glocal.errors import TrainingError
+from glocal.systems.base import System
+
+__all__ = ["RunFolder", "RunState", "random_state", "seed_everything"]
+
+_NAME = re.compile(r"checkpoint-(\d+)")
+
+
+@dataclass
+class RunState:
+    """Where a run stands, besides its tensors."""
+
+    fingerprint: str
+    step: int = 0
+    best_score: float | None = None
+    best_step: int = 0
+    stale_evaluations: int = 0
+    averaged: int = 0
+    seconds: float = 0.0
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+
+
+class RunFolder:
+    """The folder that holds a run's state while it is under way.
+
+    Args:
+        out: The model directory the run will write; the run's folder lies beside it.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.path = out.with_name(out.name + ".run")
+        self.log_path = self.path / "train_log.jsonl"
+        self.best_path = self.path / "best.safetensors"
+
+    def latest(self) -> Path | None:
+        """The newest complete checkpoint."""
+        if not self.path.is_dir():
+            return None
+        found = [(int(m[1]), p) for p in self.path.iterdir() if (m := _NAME.fullmatch(p.name))]
+        return max(found)[1] if found else None
+
+    def save(
+        self,
+        state: RunState,
+        system: System,
+        optimizer: torch.optim.Optimizer,
+        *,
+        average: Mapping[str, Tensor],
+        random_states: Sequence[Mapping[str, Tensor]],
+    ) -> None:
+        """Write a checkpoint, then remove the ones before it.
+
+        Args:
+            state: Where the run stands.
+            system: Its weights.
+            optimizer: Its moments.
+            average: Averaged weights, if any.
+            random_states: Of every process, from `random_state`.
+        """
+        final = self.path / f"checkpoint-{state.step}"
+        with temporary_dir(final) as folder:
+            save_file(_cpu(system.state_dict()), folder / "model.safetensors")
+            save_file(_optimizer_tensors(system, optimizer), folder / "optimizer.safetensors")
+            save_file(_cpu(average), folder / "average.safetensors")
+            for rank, states in enumerate(random_states):
+                save_file(dict(states), folder / f"random-{rank}.safetensors")
+            (folder / "state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
+            replace_dir(folder, final)
+        for old in self.path.iterdir():
+            if _NAME.fullmatch(old.name) and old != final:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def load(
+        self, system: System, optimizer: torch.optim.Optimizer, *, fingerprint: str, rank: int = 0
+    ) -> tuple[RunState, dict[str, Tensor]]:
+        """Put the newest checkpoint back; gives the run's state and the averaged weights."""
+        latest = self.latest()
+        assert latest is not None, "there is a checkpoint"
+        try:
+            state = RunState(**json.loads((latest / "state.json").read_text("utf-8")))
+            if state.fingerprint != fingerprint:
+                raise TrainingError(
+                    f"the unfinished run in {self.path} had another recipe, other data or another "
+                    "number of processes; repeat its command exactly, or start anew with "
+                    "--overwrite"
+                )
+            device = next(system.parameters()).device
+            system.load_state_dict(load_file(latest / "model.safetensors"))
+            _restore_optimizer(system, optimizer, load_file(latest / "optimizer.safetensors"))
+            _restore_random(load_file(latest / f"random-{rank}.safetensors"))
+            average = load_file(latest / "average.safetensors")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise TrainingError(f"the checkpoint {latest} cannot be read: {error}") from error
+        return state, {name: t.to(device) for name, t in average.items()}
+
+    def save_best(self, weights: Mapping[str, Tensor]) -> None:
+        """Keep the weights of the best evaluation so far."""
+        from safetensors.torch import save as to_bytes
+
+        with atomic_write(self.best_path) as file:
+            file.write(to_bytes(_cpu(weights)))
+
+    def load_best(self) -> dict[str, Tensor]:
+        """The weights of the best evaluation."""
+        return dict(load_file(self.best_path))
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        """Append a line to the training log."""
+        with self.log_path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def cut_log(self, step: int) -> None:
+        """Drop what was logged after the checkpoint a run resumes from."""
+        if not self.log_path.is_file():
+            return
+        lines = self.log_path.read_text("utf-8").splitlines()
+        kept = [line for line in lines if _logged_step(line) <= step]
+        with atomic_write(self.log_path) as file:
+            file.write("".join(f"{line}\n" for line in kept).encode())
+
+    def remove(self) -> None:
+        """Delete the folder and all it holds."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _logged_step(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError):
+        return float("inf")  # half a line, from a kill
+
+
+def _cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+
+
+def _optimizer_tensors(system: System, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    names = {id(p): name for name, p in system.named_parameters()}
+    return {
+        f"{key}|{names[id(parameter)]}": torch.as_tensor(value).detach().cpu().contiguous()
+        for parameter, values in optimizer.state.items()
+        for key, value in values.items()
+    }
+
+
+def _restore_optimizer(
+    system: System, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
+) -> None:
+    parameters = dict(system.named_parameters())
+    for joined, value in tensors.items():
+        key, _, name = joined.partition("|")
+        parameter = parameters[name]
+        optimizer.state[parameter][key] = value.to(parameter.device)
+
+
+def random_state() -> dict[str, Tensor]:
+    """The state of this process's random generators."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _restore_random(states: Mapping[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if torch.cuda.is_available() and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"])
+
+
+def seed_everything(seed: int, rank: int) -> None:
+    """Seed what draws numbers during training; each process has its own dropout."""
+    torch.manual_seed(seed * 1000 + rank)
+    np.random.seed(seed)  # noqa: NPY002 - third-party code may use the global generator

@@ -1,0 +1,112 @@
+"""The one file that knows accelerate: devices, precision, processes.
+
+The loop above it is the same on a CPU, one GPU, several GPUs and several machines; start it with
+`torchrun` for more than one process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs, broadcast_object_list, gather_object
+from torch import Tensor, nn
+
+from glocal.errors import ConfigError
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Where and how a run computes.
+
+    Args:
+        device: `auto`, `cpu` or `cuda`.
+        precision: `auto`, `bf16`, `fp16` or `fp32`.
+    """
+
+    def __init__(self, device: str = "auto", precision: str = "auto") -> None:
+        if device not in {"auto", "cpu", "cuda"}:
+            raise ConfigError(f"the device must be auto, cpu or cuda, not '{device}'")
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError("the device cuda was asked for, but PyTorch sees no GPU")
+        on_cpu = device == "cpu" or not torch.cuda.is_available()
+        self.precision = self._choose_precision(precision, on_cpu=on_cpu)
+        mixed = {"fp32": "no"}.get(self.precision, self.precision)
+        # An expert may go unused in a step (no candidates), so unused parameters are looked for
+        # only when several processes run; buffers are constant.
+        ddp = DistributedDataParallelKwargs(broadcast_buffers=False)
+        self.accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[ddp])
+        self.device: torch.device = self.accelerator.device
+        self.rank: int = self.accelerator.process_index
+        self.world: int = self.accelerator.num_processes
+        self.is_main: bool = self.accelerator.is_main_process
+        if on_cpu and self.world == 1 and "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(os.cpu_count() or 1)
+
+    @staticmethod
+    def _choose_precision(precision: str, *, on_cpu: bool) -> str:
+        if precision != "auto":
+            return "fp32" if on_cpu and precision == "fp16" else precision
+        return "bf16" if not on_cpu and torch.cuda.is_bf16_supported() else "fp32"
+
+    def wrap(
+        self, system: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """Move to the device and make data-parallel where there are several processes."""
+        wrapped: tuple[nn.Module, torch.optim.Optimizer] = self.accelerator.prepare(
+            system, optimizer
+        )
+        return wrapped
+
+    def autocast(self) -> contextlib.AbstractContextManager[None]:
+        """Mixed precision, as chosen."""
+        context: contextlib.AbstractContextManager[None] = self.accelerator.autocast()
+        return context
+
+    @contextlib.contextmanager
+    def accumulate(self, model: nn.Module, *, last: bool) -> Iterator[None]:
+        """Exchange gradients between processes only at the last part of a step."""
+        with contextlib.nullcontext() if last else self.accelerator.no_sync(model):
+            yield
+
+    def backward(self, loss: Tensor) -> None:
+        """Gradients, scaled where fp16 needs it."""
+        self.accelerator.backward(loss)
+
+    def clip(self, parameters: list[nn.Parameter], max_norm: float) -> None:
+        """Scale the gradients down to a norm."""
+        if max_norm:
+            self.accelerator.clip_grad_norm_(parameters, max_norm)
+
+    def gather(self, items: list[Any]) -> list[Any]:
+        """Every process's items, in the order of the processes."""
+        return list(gather_object(items)) if self.world > 1 else items
+
+    def from_main(self, value: Any) -> Any:
+        """The main process's value, everywhere."""
+        return broadcast_object_list([value])[0] if self.world > 1 else value
+
+    def mean(self, value: float) -> float:
+        """The mean over processes."""
+        if self.world == 1:
+            return value
+        reduced: Tensor = self.accelerator.reduce(torch.tensor(value, device=self.device), "mean")
+        return float(reduced)
+
+    def wait(self) -> None:
+        """Until every process is here."""
+        self.accelerator.wait_for_everyone()
+
+    def describe(self) -> str:
+        """One line: device, precision, processes, threads."""
+        if self.device.type == "cuda":
+            place = torch.cuda.get_device_name(self.device)
+        else:
+            place = f"CPU, {torch.get_num_threads()} of {os.cpu_count()} cores"
+        many = f", {self.world} processes" if self.world > 1 else ""
+        return f"{place}, {self.precision}{many}"

@@ -1,0 +1,111 @@
+"""Training steps recorded once per batch shape as CUDA graphs and replayed.
+
+A small encoder's step is hundreds of short kernels, and launching them one by one from Python takes
+longer than computing them. A recorded forward and backward pass is launched as one. Used on one GPU
+without gradient accumulation; a shape is recorded when it is met for the second time, and rare
+shapes run as usual.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal.data.batches import Batch
+from glocal.systems.base import Progress, System
+
+__all__ = ["StepGraphs"]
+
+logger = logging.getLogger(__name__)
+
+_MOST = 48  # graphs kept; each holds a set of gradients
+
+
+@dataclass
+class _Recorded:
+    graph: torch.cuda.CUDAGraph
+    batch: Batch
+    loss: Tensor
+    gradients: list[Tensor | None]
+
+
+class StepGraphs:
+    """Forward and backward passes of a system, by batch shape.
+
+    Args:
+        system: On a CUDA device.
+        dtype: Of autocast; `None` for fp32.
+    """
+
+    def __init__(self, system: System, dtype: torch.dtype | None) -> None:
+        self.system, self.dtype = system, dtype
+        self.parameters = [p for p in system.parameters() if p.requires_grad]
+        self.recorded: dict[Hashable, _Recorded] = {}
+        self.met: Counter[Hashable] = Counter()
+        self.pool = torch.cuda.graph_pool_handle()
+        self.device = self.parameters[0].device
+        self.failed = False
+
+    def step(self, batch: Batch, progress: Progress) -> Tensor | None:
+        """The loss, with gradients in place; `None` when this shape is not recorded.
+
+        Args:
+            batch: On the CPU in pinned memory, or on the device.
+            progress: Where the run stands.
+        """
+        if self.failed or not self.system.recordable(progress, self.device):
+            return None
+        shapes = tuple(tuple(t.shape) for t in batch.tensors())
+        key = (shapes, batch.padded, batch.denominator, self.system.phase(progress))
+        if key not in self.recorded:
+            self.met[key] += 1
+            if self.met[key] < 2 or len(self.recorded) >= _MOST:
+                return None
+            try:
+                self.recorded[key] = self._record(batch.to(self.device), progress)
+            except RuntimeError as error:  # an encoder that waits for the device cannot be recorded
+                logger.warning("steps are not recorded as CUDA graphs: %s", error)
+                self.failed = True
+                self._drop_gradients()
+                return None
+        recorded = self.recorded[key]
+        recorded.batch.copy_(batch)
+        recorded.graph.replay()
+        for parameter, gradient in zip(self.parameters, recorded.gradients, strict=True):
+            parameter.grad = gradient
+        return recorded.loss
+
+    def _record(self, batch: Batch, progress: Progress) -> _Recorded:
+        batch = batch.clone()
+        random = torch.cuda.get_rng_state(self.device)
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):  # libraries set themselves up before the recording
+            self._pass(batch, progress)
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        self._drop_gradients()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            loss = self._pass(batch, progress)
+        gradients = [p.grad for p in self.parameters]
+        self._drop_gradients()
+        # Recording must not shift the random numbers of the steps that follow.
+        torch.cuda.set_rng_state(random, self.device)
+        return _Recorded(graph, batch, loss, gradients)
+
+    def _pass(self, batch: Batch, progress: Progress) -> Tensor:
+        dtype = self.dtype or torch.bfloat16
+        enabled = self.dtype is not None
+        with torch.autocast("cuda", dtype=dtype, enabled=enabled, cache_enabled=False):
+            loss = self.system.training_step(batch, progress)
+        loss.backward()
+        return loss.detach()
+
+    def _drop_gradients(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None

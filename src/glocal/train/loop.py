@@ -1,0 +1,377 @@
+"""The training loop: one for every system.
+
+- a step's documents are dealt out to processes and accumulation parts;
+- evaluation on dev decides the best weights and when to stop; averaged weights compete too;
+- batches are prepared by a thread while the device computes;
+- a checkpoint at the end of every epoch, at Ctrl-C, and in between if asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glocal.config import TrainConfig
+from glocal.data.batches import Batch, collate, deal, epoch_batches
+from glocal.data.tokens import TokenStore
+from glocal.encoders.tokenizer import TextTokenizer
+from glocal.errors import ConfigError, Interrupted, TrainingError
+from glocal.systems.base import Progress, System
+from glocal.train.checkpoint import RunFolder, RunState, random_state
+from glocal.train.engine import Engine
+from glocal.train.graphs import StepGraphs
+from glocal.train.listener import TrainListener
+from glocal.train.optim import schedule_factor, set_rates
+
+__all__ = ["Loop", "TrainingData"]
+
+Evaluate = Callable[[], dict[str, dict[str, float]]]
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Tokens and gold labels of the training documents."""
+
+    tokens: TokenStore
+    gold: Any  # CSR (documents, labels)
+    tokenizer: TextTokenizer
+    n_labels: int
+
+
+class Loop:
+    """One run over its steps.
+
+    Args:
+        system: On the CPU; it is moved to the engine's device.
+        optimizer: Over its parameters.
+        data: The training documents.
+        config: The run's settings.
+        engine: Where it computes.
+        folder: Where its state is kept.
+        state: Where it stands; a new one, or a restored one.
+        evaluate: Scores on dev, by expert and metric; `None` without dev.
+        listener: Is told what happens.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        optimizer: torch.optim.Optimizer,
+        data: TrainingData,
+        *,
+        config: TrainConfig,
+        engine: Engine,
+        folder: RunFolder,
+        state: RunState,
+        evaluate: Evaluate | None,
+        listener: TrainListener,
+    ) -> None:
+        self.data, self.config, self.engine = data, config, engine
+        self.folder, self.state, self.evaluate, self.listener = folder, state, evaluate, listener
+        self.parts = engine.world * config.accumulation
+        if len(data.tokens) < self.parts:
+            raise ConfigError(
+                f"{len(data.tokens)} training texts cannot be dealt out to {engine.world} "
+                f"processes × {config.accumulation} accumulation parts"
+            )
+        self.system = system
+        self.model, self.optimizer = engine.wrap(system, optimizer)
+        self.average: dict[str, Tensor] = {}
+        self.steps_per_epoch = len(self._epoch(0))
+        self.steps = self.steps_per_epoch * config.epochs
+        self.trained = [p for p in system.parameters() if p.requires_grad]
+        self.stop_requested = False
+        alone = engine.device.type == "cuda" and self.parts == 1
+        dtypes = {"fp32": None, "bf16": torch.bfloat16}
+        recorded = config.graphs and alone and engine.precision in dtypes and not config.compile
+        self.graphs = StepGraphs(system, dtypes[engine.precision]) if recorded else None
+        # Few shapes on a GPU, so that kernels and graphs are used again; no waste on a CPU.
+        self.multiple = 64 if engine.device.type == "cuda" else 8
+
+    # --- the run ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Train from the state's step to the end, or until patience runs out."""
+        config, state = self.config, self.state
+        started, documents, losses = time.monotonic(), 0, []
+        before = state.seconds
+        evaluation_steps = self._evenly(config.evaluations or config.epochs)
+        checkpoint_steps = self._evenly(config.epochs * (config.checkpoints + 1))
+        log_every = max(1, self.steps_per_epoch // 20)
+        self.model.train()
+        with _Signals(self), _Prefetch(self._batches(state.step), self.engine.device) as batches:
+            while state.step < self.steps:
+                loss, count = self._step(batches)
+                losses.append(loss)
+                documents += count
+                state.step += 1
+                self._update_average()
+                if state.step % log_every == 0 or state.step == self.steps:
+                    state.seconds = before + time.monotonic() - started
+                    self._report(losses, documents / max(1e-9, time.monotonic() - started))
+                    losses = []
+                if self.evaluate is not None and state.step in evaluation_steps:
+                    self._evaluate()
+                state.seconds = before + time.monotonic() - started
+                if state.step in checkpoint_steps and state.step < self.steps:
+                    self._checkpoint()
+                if self._interrupted():
+                    self._save_and_leave()
+                if config.patience and state.stale_evaluations >= config.patience:
+                    self.listener.on_message(
+                        f"stopped at step {state.step}: no gain in {config.patience} evaluations"
+                    )
+                    break
+
+    def _step(self, batches: Iterator[Batch]) -> tuple[Tensor, int]:
+        """One optimizer step, in as many parts as the recipe says."""
+        progress = Progress(self.state.step, self.steps, self.config.seed)
+        total, count = torch.zeros((), device=self.engine.device), 0
+        for part in range(self.config.accumulation):
+            batch = next(batches)
+            total += self._pass(batch, progress, last=part == self.config.accumulation - 1)
+            count += len(batch)
+        self.engine.clip(self.trained, self.config.clip_norm)
+        set_rates(self.optimizer, schedule_factor(self.config, self.state.step, self.steps))
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return total, count * self.engine.world
+
+    def _pass(self, batch: Batch, progress: Progress, *, last: bool) -> Tensor:
+        """Forward and backward, replayed where the shape is recorded."""
+        if self.graphs is not None:
+            replayed = self.graphs.step(batch, progress)
+            if replayed is not None:
+                return replayed
+        batch = batch.to(self.engine.device)
+        with self.engine.accumulate(self.model, last=last):
+            with self.engine.autocast():
+                loss: Tensor = self.model(batch, progress)
+            self.engine.backward(loss)
+        return loss.detach()
+
+    # --- data ---------------------------------------------------------------------------------
+
+    def _epoch(self, epoch: int) -> list[np.ndarray]:
+        config = self.config
+        return epoch_batches(
+            self.data.tokens.lengths,
+            config.batch_size,
+            seed=config.seed,
+            epoch=epoch,
+            parts=self.parts,
+        )
+
+    def _batches(self, first_step: int) -> Iterator[Batch]:
+        """This process's parts of every step from the first one on."""
+        for epoch in range(first_step // self.steps_per_epoch, self.config.epochs):
+            skip = max(0, first_step - epoch * self.steps_per_epoch)
+            for positions in self._epoch(epoch)[skip:]:
+                for part in range(self.config.accumulation):
+                    yield self._collate(positions, part * self.engine.world + self.engine.rank)
+
+    def _collate(self, positions: np.ndarray, part: int) -> Batch:
+        facts = self.data.tokenizer.facts
+        return collate(
+            self.data.tokens,
+            deal(positions, part=part, parts=self.parts),
+            pad_id=facts.pad_id,
+            left=facts.cls_last,
+            gold=self.data.gold,
+            n_labels=self.data.n_labels,
+            denominator=len(positions) / self.engine.world,
+            multiple=self.multiple,
+        )
+
+    # --- between steps ------------------------------------------------------------------------
+
+    def _evenly(self, count: int) -> set[int]:
+        return {math.ceil(self.steps * (i + 1) / count) for i in range(count)}
+
+    def _report(self, losses: list[Tensor], speed: float) -> None:
+        loss = self.engine.mean(float(torch.stack(losses).mean()))
+        state = self.state
+        if not math.isfinite(loss):
+            saved = self.folder.latest()
+            where = f" from {saved}" if saved else ""
+            raise TrainingError(
+                f"the loss became {loss} at step {state.step} of {self.steps}; lower the learning "
+                f"rates (train.rates) or use train.precision=fp32, and resume{where} or start anew"
+            )
+        left = state.seconds / max(1, state.step) * (self.steps - state.step)
+        info = {
+            "step": state.step,
+            "steps": self.steps,
+            "epoch": state.step / self.steps_per_epoch,
+            "loss": loss,
+            "docs_per_second": speed,
+            "seconds_left": left,
+        }
+        if self.engine.is_main:
+            self.listener.on_step(info)
+            self.folder.log({k: info[k] for k in ("step", "epoch", "loss", "docs_per_second")})
+
+    def _update_average(self) -> None:
+        """A running mean of the weights over the last part of the run."""
+        start = self.steps - round(self.config.averaging * self.steps)
+        if not self.config.averaging or self.state.step <= start:
+            return
+        self.state.averaged += 1
+        weights = {n: p.detach() for n, p in self.system.named_parameters() if p.requires_grad}
+        if not self.average:
+            self.average = {name: w.clone() for name, w in weights.items()}
+            return
+        torch._foreach_lerp_(
+            list(self.average.values()), list(weights.values()), 1.0 / self.state.averaged
+        )
+
+    def _evaluate(self) -> None:
+        assert self.evaluate is not None
+        state = self.state
+        with _Swapped(self.system, self.average):
+            scores = self.evaluate()
+            score = scores["combined"][self.config.metric]
+            better = state.best_score is None or score > state.best_score
+            if better:
+                state.best_score, state.best_step, state.stale_evaluations = score, state.step, 0
+                if self.engine.is_main:
+                    self.folder.save_best(self.system.state_dict())
+            else:
+                state.stale_evaluations += 1
+        entry = {"step": state.step, "epoch": state.step / self.steps_per_epoch, "scores": scores}
+        state.evaluations.append(entry)
+        if self.engine.is_main:
+            self.folder.log(entry)
+            self.listener.on_evaluation({**entry, "metric": self.config.metric, "best": better})
+
+    def _checkpoint(self) -> None:
+        states = self.engine.gather([random_state()])
+        if self.engine.is_main:
+            self.folder.save(
+                self.state,
+                self.system,
+                self.optimizer,
+                average=self.average,
+                random_states=states,
+            )
+        self.engine.wait()
+
+    def _interrupted(self) -> bool:
+        """Whether any process was asked to stop; asked of all only now and then."""
+        if self.engine.world == 1:
+            return self.stop_requested
+        return self.state.step % 10 == 0 and any(self.engine.gather([self.stop_requested]))
+
+    def _save_and_leave(self) -> None:
+        self._checkpoint()
+        raise Interrupted(
+            f"stopped at step {self.state.step} of {self.steps}; the state is saved in "
+            f"{self.folder.path}: repeat the command with --resume to go on"
+        )
+
+    def final_weights(self) -> dict[str, Tensor]:
+        """The best on dev, else the averaged ones, else the last."""
+        if self.evaluate is not None and self.folder.best_path.is_file():
+            return self.folder.load_best()
+        with _Swapped(self.system, self.average):
+            return {name: t.detach().clone() for name, t in self.system.state_dict().items()}
+
+
+class _Swapped:
+    """Other weights in place of a system's own, for the length of a block."""
+
+    def __init__(self, system: System, weights: dict[str, Tensor]) -> None:
+        self.parameters = dict(system.named_parameters())
+        self.weights = weights
+
+    def __enter__(self) -> None:
+        self._swap()
+
+    def __exit__(self, *exception: object) -> None:
+        self._swap()
+
+    def _swap(self) -> None:
+        for name, weight in self.weights.items():
+            parameter = self.parameters[name]
+            own = parameter.data
+            parameter.data = weight
+            self.weights[name] = own
+
+
+class _Prefetch:
+    """Batches prepared by a thread, in pinned memory where a GPU fetches them from it."""
+
+    def __init__(self, batches: Iterator[Batch], device: torch.device, depth: int = 4) -> None:
+        self.batches, self.pinned = batches, device.type == "cuda"
+        self.ready: queue.Queue[Any] = queue.Queue(depth)
+        self.closed = threading.Event()
+        self.thread = threading.Thread(target=self._fill, daemon=True)
+
+    def _fill(self) -> None:
+        try:
+            for batch in self.batches:
+                self._put(batch.pin() if self.pinned else batch)
+                if self.closed.is_set():
+                    return
+            self._put(StopIteration())
+        except BaseException as error:  # handed over to the loop, which raises it
+            self._put(error)
+
+    def _put(self, item: Any) -> None:
+        while not self.closed.is_set():
+            with contextlib.suppress(queue.Full):
+                self.ready.put(item, timeout=0.1)
+                return
+
+    def __enter__(self) -> Iterator[Batch]:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.closed.set()
+        self.thread.join()
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        item = self.ready.get()
+        if isinstance(item, BaseException):
+            raise item
+        batch: Batch = item
+        return batch
+
+
+class _Signals:
+    """Ctrl-C and SIGTERM ask the loop to stop after the step; a second one stops at once."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.old: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.old[number] = signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.loop.stop_requested:
+            raise KeyboardInterrupt
+        self.loop.stop_requested = True
+        self.loop.listener.on_message("stopping after this step; once more stops at once")
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self.old.items():
+            signal.signal(number, handler)

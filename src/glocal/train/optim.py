@@ -1,0 +1,63 @@
+"""The optimizer: AdamW with a learning rate per named group, and the schedules."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+from glocal.config import TrainConfig
+from glocal.errors import ConfigError
+from glocal.systems.base import System
+
+__all__ = ["build_optimizer", "schedule_factor", "set_rates"]
+
+
+def build_optimizer(system: System, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
+    """AdamW over the system's groups; weight decay on the encoder's matrices only."""
+    groups: list[dict[str, Any]] = []
+    for name, parameters in system.parameter_groups().items():
+        trained = [p for p in parameters if p.requires_grad]
+        decayed = [p for p in trained if name == "encoder" and p.dim() > 1]
+        plain = [p for p in trained if not (name == "encoder" and p.dim() > 1)]
+        base = {"name": name, "base_rate": config.rates[name]}
+        if decayed:
+            groups.append({**base, "params": decayed, "weight_decay": config.weight_decay})
+        if plain:
+            groups.append({**base, "params": plain, "weight_decay": 0.0})
+    if not groups:
+        raise ConfigError("nothing is left to train: the encoder is frozen and there are no labels")
+    _check_complete(system, groups)
+    return torch.optim.AdamW(groups, lr=0.0, fused=True)
+
+
+def _check_complete(system: nn.Module, groups: list[dict[str, Any]]) -> None:
+    grouped = [id(p) for group in groups for p in group["params"]]
+    wanted = {id(p) for p in system.parameters() if p.requires_grad}
+    assert len(grouped) == len(set(grouped)), "a parameter is in two groups"
+    assert set(grouped) == wanted, "a parameter is in no group"
+
+
+def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Each group's rate: its own, times the schedule's factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_rate"] * factor
+
+
+def schedule_factor(config: TrainConfig, step: int, steps: int) -> float:
+    """The schedule's factor at a step, counted from 0.
+
+    `linear` is the slanted triangle of APLC-XLNet's Eq. 15: straight up during the warm-up, which
+    may be empty, and straight down to zero after it.
+    """
+    warmup = round(config.warmup * steps)
+    if step < warmup:
+        return (step + 1) / warmup
+    if config.schedule == "constant":
+        return 1.0
+    left = (steps - step) / max(1, steps - warmup)
+    if config.schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * (1.0 - left)))
+    return left

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from glocal.cli import demo
+from glocal.cli.demo_baseline import linear_baseline
+from glocal.data.builtin import BuiltinData
+from glocal.data.corpus import Corpus
+from glocal.data.label_table import LabelEntry, LabelTable
+from glocal.labels.space import LabelSpace
+from glocal.predict.evaluation import metric_value
+from tests.cli.conftest import TINY
+from tests.tiny import tiny_corpus
+
+
+@pytest.fixture
+def small_data(monkeypatch):
+    entry = LabelEntry("cat", "Felis catus", "", ())
+    table = LabelTable.from_entries([entry], source="table")
+    data = BuiltinData(tiny_corpus(96, 0), tiny_corpus(16, 1), tiny_corpus(16, 2), table)
+    monkeypatch.setattr("glocal.data.icd10cm.load_icd10cm", lambda **_: data)
+    return data
+
+
+def test_trains_evaluates_tags_and_saves(run, small_data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("demo", "--recipe", "glocalxml", "--texts", "64", *TINY)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "demo-model" / "glocal.toml").exists()
+    assert "64 of 96 training texts" in result.stderr
+    for words in ("P@1", "nDCG@5", "PSP@5", "TF-IDF", "global", "local", "few", *demo.EXAMPLES):
+        assert words in result.stdout
+    assert "glocal explain demo-model" in result.stderr
+    again = run("demo", "--recipe", "glocalxml", "--texts", "64", "--no-baseline", *TINY)
+    assert again.exit_code == 0, again.output
+    assert "TF-IDF" not in again.stdout
+
+
+def test_a_place_of_ones_own_is_not_overwritten(run, small_data, model):
+    result = run("demo", "--recipe", "glocalxml", "--out", model, *TINY)
+    assert result.exit_code == 1
+    assert "--overwrite" in result.stderr
+
+
+def test_baseline_learns_what_words_tell():
+    train, test = tiny_corpus(200, 0), tiny_corpus(50, 1)
+    labels = LabelSpace.build(train)
+    steps = []
+    found = linear_baseline(
+        train, test, labels, k=2, progress=lambda done, total: steps.append((done, total))
+    )
+    assert metric_value("P@2", found, labels.encode(test)) > 0.95
+    assert steps[-1] == (len(labels), len(labels))
+
+
+def test_baseline_takes_a_label_of_every_text():
+    train = Corpus.from_texts(["a red cat", "a blue dog"], [["all", "cat"], ["all", "dog"]])
+    labels = LabelSpace.build(train)
+    found = linear_baseline(train, train, labels, k=2)
+    assert np.all(found.indices[:, 0] == labels.index["all"])
+    assert metric_value("P@2", found, labels.encode(train)) == 1.0

@@ -1,0 +1,107 @@
+import json
+
+import pytest
+
+from tests.cli.conftest import write_jsonl
+
+
+def test_tables(run, model, files):
+    result = run("eval", model, files.test)
+    assert result.exit_code == 0, result.output
+    for words in ("P@1", "nDCG@5", "PSP@3", "combined", "D-last", "A-1", "medium"):
+        assert words in result.stdout
+
+
+def test_json(run, model, files):
+    result = run("eval", model, files.test, "--json", "-k", "1,2")
+    report = json.loads(result.stdout)
+    assert report["settings"]["ks"] == [1, 2]
+    assert 0 <= report["scores"]["combined"]["P@2"] <= 1
+
+
+def test_trained_model_beats_chance(run, model, files):
+    report = json.loads(run("eval", model, files.test, "--json").stdout)
+    assert report["scores"]["combined"]["P@1"] > 0.3
+
+
+def test_train_file_gives_deduplicated_scores(run, model, files):
+    result = run("eval", model, files.test, "--json", "--train", files.test)
+    report = json.loads(result.stdout)
+    assert report["documents"]["near_duplicates"] == report["documents"]["given"] == 24
+
+
+def test_bands(run, model, files):
+    result = run("eval", model, files.test, "--bands", "rare=1-8,common=9-", "--json")
+    report = json.loads(result.stdout)
+    assert {"rare", "common"} <= set(report["macro"]["combined"]["5"])
+
+
+def test_two_models_are_compared(run, models, files):
+    result = run("eval", *models, files.test, "--json")
+    report = json.loads(result.stdout)
+    first, second = (report["models"][str(path)]["scores"]["combined"]["P@1"] for path in models)
+    found = report["comparison"]["P@1"]
+    assert found["difference"] == pytest.approx(second - first)
+    assert found["low"] <= found["difference"] <= found["high"]
+    assert str(models[0]) in run("eval", *models, files.test).stdout
+
+
+def test_a_model_does_not_differ_from_itself(run, model, files):
+    report = json.loads(run("eval", model, model, files.test, "--json").stdout)
+    assert all(found["difference"] == 0 for found in report["comparison"].values())
+
+
+def test_comparison_across_label_spaces(run, model, files, tmp_path):
+    from tests.cli.conftest import TINY
+
+    rows = [json.loads(line) for line in files.train.read_text().splitlines()]
+    for row in rows:
+        row["labels"] = [*row["labels"][:1], "thing"]
+    other = tmp_path / "other"
+    path = write_jsonl(tmp_path / "other.jsonl", rows)
+    assert run("train", path, "--out", other, *TINY).exit_code == 0
+    report = json.loads(run("eval", model, other, files.test, "--json").stdout)
+    first = report["models"][str(model)]["scores"]["combined"]["P@5"]
+    second = report["models"][str(other)]["scores"]["combined"]["P@5"]
+    assert report["comparison"]["P@5"]["difference"] == pytest.approx(second - first)
+
+
+@pytest.mark.parametrize("ks", ["0", "x", "1,,3", ""])
+def test_wrong_cut_offs(run, model, files, ks):
+    result = run("eval", model, files.test, "-k", ks)
+    assert result.exit_code == 1
+    assert "such as 1,3,5" in result.stderr
+
+
+def test_wrong_number_of_paths(run, model, files):
+    result = run("eval", model)
+    assert result.exit_code == 1
+    assert "MODEL [MODEL2] FILE" in result.stderr
+    assert run("eval", model, model, model, files.test).exit_code == 1
+
+
+def test_texts_without_labels(run, model, tmp_path):
+    path = write_jsonl(tmp_path / "texts.jsonl", [{"text": "the red cat"}])
+    result = run("eval", model, path)
+    assert result.exit_code == 1
+    assert "gold labels" in result.stderr
+
+
+def test_not_a_model(run, files, tmp_path):
+    result = run("eval", tmp_path, files.test)
+    assert result.exit_code == 1
+    assert "not a model directory" in result.stderr
+
+
+def test_model_of_a_newer_format(run, model, files, tmp_path):
+    import shutil
+
+    newer = shutil.copytree(model, tmp_path / "newer")
+    settings = (newer / "glocal.toml").read_text()
+    (newer / "glocal.toml").write_text(
+        settings.replace("format_version = 1", "format_version = 99")
+    )
+    result = run("eval", newer, files.test)
+    assert result.exit_code == 1
+    assert "format 99" in result.stderr
+    assert "upgrade" in result.stderr

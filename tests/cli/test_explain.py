@@ -1,0 +1,91 @@
+import json
+
+import pytest
+from rich.console import Console
+
+from glocal.cli.explain import CONTEXT, expert_titles, highlight
+from glocal.predict.explain import Span
+
+TEXT = "the red fox a a a"
+
+
+def test_tags_with_words_and_shares(run, model):
+    result = run("explain", model, TEXT, "-k", "2")
+    assert result.exit_code == 0, result.output
+    assert "global" in result.stdout
+    assert "local" in result.stdout
+    assert "[fox]" in result.stdout
+
+
+def test_json_maps_words_to_characters(run, model):
+    document = json.loads(run("explain", model, TEXT, "-k", "3", "--json").stdout)
+    assert document["text"] == TEXT
+    assert len(document["labels"]) == 3
+    for label in document["labels"]:
+        assert set(label["expert_scores"]) == {"D-last", "A-1"}
+        for span in label["spans"]:
+            assert TEXT[span["start"] : span["end"]] == span["text"]
+
+
+def test_words_limits_the_words(run, model):
+    document = json.loads(run("explain", model, TEXT, "--words", "1", "--json").stdout)
+    assert all(len(label["spans"]) == 1 for label in document["labels"])
+
+
+def test_stdin(run, model):
+    arguments = ("-k", "2", "--json")
+    assert run("explain", model, "-", *arguments, input=TEXT).stdout == (
+        run("explain", model, TEXT, *arguments).stdout
+    )
+
+
+def test_empty_text(run, model):
+    result = run("explain", model, "  ")
+    assert result.exit_code == 1
+    assert "the text is empty" in result.stderr
+
+
+def test_k_above_the_number_of_labels(run, model):
+    result = run("explain", model, TEXT, "-k", "99")
+    assert result.exit_code == 1
+    assert "15 labels" in result.stderr
+
+
+def test_several_experts_of_a_kind_are_told_apart():
+    assert expert_titles(["D-last", "A-1"]) == {"D-last": "global", "A-1": "local"}
+    titles = expert_titles(["D-last", "A-1", "A-middle"])
+    assert titles == {"D-last": "global", "A-1": "local A-1", "A-middle": "local A-middle"}
+
+
+def span(text, word, weight=1.0):
+    start = text.index(word)
+    return Span(start, start + len(word), word, weight)
+
+
+def test_short_text_is_shown_whole():
+    shown = highlight("a red fox\nran", [span("a red fox\nran", "fox")], brackets=True)
+    assert shown.plain.strip() == "a red [fox] ran"
+
+
+def test_adjacent_and_unordered_words():
+    text = "red fox"
+    spans = [span(text, "fox"), span(text, "red", 0.1)]
+    assert highlight(text, spans, brackets=True).plain.strip() == "[red] [fox]"
+
+
+def test_long_text_is_cut_around_the_words():
+    text = "start " + "x" * 2000 + " needle " + "y" * 2000
+    shown = highlight(text, [span(text, "needle")], brackets=True).plain
+    assert "[needle]" in shown
+    assert len(shown) < 3 * CONTEXT + 30
+    assert shown.strip().startswith("…")
+    assert shown.endswith("…")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_strong_words_stand_out(terminal):
+    shown = highlight("red fox", [span("red fox", "fox")], brackets=False)
+    console = Console(force_terminal=terminal, color_system="standard" if terminal else None)
+    with console.capture() as capture:
+        console.print(shown)
+    assert ("\x1b[" in capture.get()) is terminal

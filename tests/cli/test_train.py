@@ -1,0 +1,153 @@
+import json
+import sys
+
+import pytest
+
+from tests.cli.conftest import TINY, write_jsonl
+
+
+def train(run, files, out, *options):
+    return run("train", files.train, "--out", out, *TINY, *options)
+
+
+def test_model_directory_and_summary(run, files, model):
+    present = {path.name for path in model.iterdir()}
+    assert {"glocal.toml", "labels.parquet", "model.safetensors", "README.md"} <= present
+
+
+def test_says_what_to_run_next(run, files, tmp_path):
+    result = train(run, files, tmp_path / "m", "--dev", files.dev)
+    assert result.exit_code == 0, result.output
+    assert not result.stdout
+    assert "On dev: P@1 " in result.stderr
+    assert f"glocal eval {tmp_path / 'm'}" in result.stderr
+
+
+def test_quiet_says_nothing(run, files, tmp_path):
+    result = run("--quiet", "train", files.train, "--out", tmp_path / "m", *TINY)
+    assert result.exit_code == 0, result.output
+    assert not result.output
+
+
+def test_existing_model_is_not_replaced(run, files, model):
+    before = (model / "model.safetensors").read_bytes()
+    result = train(run, files, model)
+    assert result.exit_code == 1
+    assert "--overwrite" in result.stderr
+    assert (model / "model.safetensors").read_bytes() == before
+
+
+def test_several_files_make_one_training_set(run, files, tmp_path):
+    result = run("train", files.train, files.dev, "--out", tmp_path / "m", *TINY)
+    assert result.exit_code == 0, result.output
+    assert "80 texts" in result.stderr
+
+
+def test_wrong_settings_are_reported_before_the_data_is_read(run, tmp_path):
+    result = run("train", tmp_path / "absent.jsonl", "--out", tmp_path / "m", "-s", "train.epoch=1")
+    assert result.exit_code == 1
+    assert "did you mean 'epochs'?" in result.stderr
+
+
+def test_own_column_names(run, tmp_path):
+    rows = [{"subject": f"word{i % 3} text", "tags": [f"t{i % 3}"]} for i in range(12)]
+    path = write_jsonl(tmp_path / "own.jsonl", rows)
+    result = run(
+        "train", path, "--out", tmp_path / "m", *TINY,
+        "--text-field", "subject", "--labels-field", "tags",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+
+
+def test_skipped_rows_are_counted_and_named(run, files, tmp_path):
+    rows = [json.loads(line) for line in files.train.read_text().splitlines()]
+    rows[4]["text"] = " "
+    path = write_jsonl(tmp_path / "bad.jsonl", rows)
+    refused = run("train", path, "--out", tmp_path / "m", *TINY)
+    assert refused.exit_code == 1
+    assert f"{path}:5: " in refused.stderr
+    assert not (tmp_path / "m").exists()
+    accepted = run("train", path, "--out", tmp_path / "m", *TINY, "--skip-bad-rows")
+    assert accepted.exit_code == 0, accepted.output
+    assert "1 row was left out" in accepted.stderr
+    assert f"{path}:5: " in accepted.stderr
+    assert "63 texts" in accepted.stderr
+
+
+def test_row_without_labels_is_refused(run, tmp_path):
+    rows = [{"text": "one", "labels": ["a"]}, {"text": "two", "labels": []}]
+    path = write_jsonl(tmp_path / "train.jsonl", rows)
+    result = run("train", path, "--out", tmp_path / "m", *TINY)
+    assert result.exit_code == 1
+    assert f"{path}:2: " in result.stderr
+    assert "no labels" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("empty.jsonl", b"", "empty"),
+        ("latin.jsonl", '{"text": "caf\u00e9", "labels": ["a"]}\n'.encode("latin-1"), "UTF-8"),
+        ("bad.jsonl", b'{"text": "a", "labels": ["b"]}\n{"text": \n', ":2: "),
+        ("cut.parquet", b"PAR1 and no more", "cut.parquet"),
+        (
+            "twice.jsonl",
+            b'{"id": "1", "text": "a", "labels": ["b"]}\n' * 2,
+            "'1' is already taken",
+        ),
+    ],
+)
+def test_bad_file_is_one_error(run, tmp_path, name, content, words):
+    path = tmp_path / name
+    path.write_bytes(content)
+    result = run("train", path, "--out", tmp_path / "m", *TINY)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {path}")
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "m").exists()
+
+
+def test_malformed_line_17_of_a_csv(run, tmp_path):
+    path = tmp_path / "rows.csv"
+    lines = ["text,labels", *(f"text {i},a;b" for i in range(2, 17)), 'bad,"a', "text 18,a"]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    result = run("train", path, "--out", tmp_path / "m", *TINY)
+    assert result.exit_code == 1
+    assert f"{path}:17: " in result.stderr
+
+
+@pytest.mark.parametrize("path", ["absent.jsonl", "."])
+def test_unreadable_path(run, tmp_path, path):
+    result = run("train", tmp_path / path, "--out", tmp_path / "m", *TINY)
+    assert result.exit_code == 1
+    assert str(tmp_path) in result.stderr
+    assert result.stderr.startswith("error: ")
+
+
+def test_loss_that_is_not_finite(run, files, tmp_path):
+    result = train(
+        run, files, tmp_path / "m", "-s", "train.rates.encoder=1e30", "-s", "train.clip_norm=0"
+    )
+    assert result.exit_code == 1
+    assert "the loss became" in result.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_missing_extra_names_the_pip_line(run, files, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "simple_icd_10_cm", None)
+    result = run("train", "icd10cm:train", "--out", tmp_path / "m", *TINY)
+    assert result.exit_code == 1
+    assert "pip install 'glocal[demo]'" in result.stderr
+
+
+def test_full_disk_while_saving(run, files, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    result = train(run, files, tmp_path / "m")
+    assert result.exit_code == 1
+    assert "o space left on device" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "m").exists()

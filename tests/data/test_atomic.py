@@ -1,0 +1,88 @@
+import os
+
+import pytest
+
+from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
+
+
+def names(folder):
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_writes_and_creates_folders(tmp_path):
+    with atomic_write(tmp_path / "a" / "b.txt") as file:
+        file.write(b"new")
+    assert (tmp_path / "a" / "b.txt").read_bytes() == b"new"
+    assert names(tmp_path / "a") == ["b.txt"]
+
+
+def test_target_appears_only_at_the_end(tmp_path):
+    with atomic_write(tmp_path / "b.txt") as file:
+        file.write(b"new")
+        file.flush()
+        assert not (tmp_path / "b.txt").exists()
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, error):
+    (tmp_path / "b.txt").write_bytes(b"old")
+
+    def fail_half_way():
+        with atomic_write(tmp_path / "b.txt") as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(type(error)):
+        fail_half_way()
+    assert (tmp_path / "b.txt").read_bytes() == b"old"
+    assert names(tmp_path) == ["b.txt"]
+
+
+def test_result_is_as_readable_as_other_new_files(tmp_path):
+    (tmp_path / "plain").write_bytes(b"")
+    with atomic_write(tmp_path / "atomic") as file:
+        file.write(b"x")
+    assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_replace_dir_takes_the_place_of_the_old_one(tmp_path):
+    final = tmp_path / "model"
+    final.mkdir()
+    (final / "old").write_text("old")
+    with temporary_dir(final) as folder:
+        (folder / "new").write_text("new")
+        replace_dir(folder, final)
+    assert names(final) == ["new"]
+    assert names(tmp_path) == ["model"]
+
+
+def test_failed_rename_puts_the_old_directory_back(tmp_path, monkeypatch):
+    final = tmp_path / "model"
+    final.mkdir()
+    (final / "old").write_text("old")
+    real = os.replace
+
+    def fail_for_new(source, target):
+        if str(source).endswith(".tmp"):
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr("glocal.data.atomic.os.replace", fail_for_new)
+    new = tmp_path / "new.tmp"
+    new.mkdir()
+    with pytest.raises(OSError, match="No space"):
+        replace_dir(new, final)
+    new.rmdir()
+    assert names(final) == ["old"]
+    assert names(tmp_path) == ["model"]
+
+
+def test_temporary_dir_goes_when_the_block_fails(tmp_path):
+    def fail_half_way():
+        with temporary_dir(tmp_path / "model") as folder:
+            (folder / "half").write_text("x")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert names(tmp_path) == []

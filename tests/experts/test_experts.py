@@ -1,0 +1,175 @@
+"""The experts against naive implementations of the papers' equations, values and gradients."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from glocal.config import AttentionConfig, DocumentConfig
+from glocal.encoders.encoder import Features
+from glocal.errors import ConfigError
+from glocal.experts.document import DocumentExpert
+from glocal.experts.label_attention import LabelAttentionExpert
+from glocal.experts.parse import parse_experts
+
+B, T, H, L = 3, 6, 8, 11
+
+
+def features(*, padded=True, layers=(1, 2)):
+    torch.manual_seed(0)
+    hidden = {n: torch.randn(B, T, H, requires_grad=True) for n in layers}
+    lengths = torch.tensor([6, 4, 1])
+    mask = torch.arange(T) < lengths[:, None] if padded else None
+    return Features(hidden, mask)
+
+
+def attention_expert(**options):
+    torch.manual_seed(1)
+    expert = LabelAttentionExpert(
+        AttentionConfig(**{"key_size": 5, "hidden_size": 7, **options}),
+        name="A-1",
+        layer=1,
+        hidden_size=H,
+        n_labels=L,
+        bias=torch.randn(L),
+    )
+    with torch.no_grad():
+        expert.query.normal_()
+    return expert
+
+
+def naive_attention(expert, feats, tau):
+    """Eq. 3–6 with loops: one document, one label at a time, no folding."""
+    tokens, out = feats.hidden[1], torch.zeros(B, L)
+    for b in range(B):
+        real = tokens[b] if feats.mask is None else tokens[b][feats.mask[b]]
+        keys = real if expert.key is None else expert.key(real)
+        values = real if expert.value is None else expert.value(real)
+        for j in range(L):
+            alpha = torch.softmax(keys @ expert.query[j] / tau, 0)
+            pooled = (alpha[:, None] * values).sum(0)
+            hidden = torch.relu(expert.mlp_in(pooled))
+            bias = expert.bias[j] if expert.bias is not None else 0.0
+            out[b, j] = hidden @ expert.mlp_out + bias
+    return out
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"separate_values": True},
+        {"projections": False},
+        {"temperature": 0.3, "bias": False},
+    ],
+)
+def test_attention_equals_the_naive_one(padded, options):
+    expert, feats = attention_expert(**options), features(padded=padded)
+    expected = naive_attention(expert, feats, options.get("temperature", 1.0))
+    found = expert.logits(expert.prepare(feats), slice(0, L))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    weights = torch.randn(B, L)
+    inputs = [feats.hidden[1], *expert.parameters()]
+    ours = torch.autograd.grad((found * weights).sum(), inputs)
+    theirs = torch.autograd.grad((expected * weights).sum(), inputs)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_weights_are_those_of_the_score_and_zero_on_padding():
+    expert, feats = attention_expert(), features()
+    state = expert.prepare(feats)
+    alpha = expert.attention(state, torch.arange(L).expand(B, L))
+    torch.testing.assert_close(alpha.sum(-1), torch.ones(B, L))
+    assert not alpha[:, :, :][~feats.mask[:, None, :].expand(B, L, T)].any()
+
+
+def test_stop_gradient_keeps_the_encoder_out():
+    feats = features()
+    for stop, reached in ((False, True), (True, False)):
+        expert = attention_expert(stop_gradient=stop)
+        expert.logits(expert.prepare(feats), slice(0, L)).sum().backward()
+        assert (feats.hidden[1].grad is not None) == reached
+        feats.hidden[1].grad = None
+
+
+@pytest.mark.parametrize("kind", ["attention", "document"])
+def test_candidates_equal_the_slice(kind):
+    feats = features()
+    expert = attention_expert() if kind == "attention" else document_expert()
+    state = expert.prepare(feats)
+    every = expert.logits(state, slice(0, L))
+    ids = torch.tensor([[3, 0], [10, 3], [7, 7]])
+    torch.testing.assert_close(expert.logits(state, ids), every.gather(1, ids))
+    torch.testing.assert_close(expert.logits(state, slice(4, 9)), every[:, 4:9])
+
+
+def document_expert(layers=(2,), **options):
+    torch.manual_seed(1)
+    return DocumentExpert(
+        DocumentConfig(**options),
+        name="D",
+        layers=layers,
+        hidden_size=H,
+        n_labels=L,
+        bias=torch.randn(L),
+    )
+
+
+def test_document_expert_is_a_linear_classifier_on_cls():
+    expert, feats = document_expert(), features()
+    linear = nn.Linear(H, L)
+    with torch.no_grad():
+        linear.weight.copy_(expert.weight)
+        linear.bias.copy_(expert.bias)
+    expected = linear(feats.hidden[2][:, 0])
+    torch.testing.assert_close(expert.logits(expert.prepare(feats), slice(0, L)), expected)
+
+
+def test_document_expert_concatenates_layers_and_pools():
+    feats = features()
+    (vector,) = document_expert(layers=(2, 1)).prepare(feats)
+    torch.testing.assert_close(vector, torch.cat([feats.hidden[2][:, 0], feats.hidden[1][:, 0]], 1))
+    expert = document_expert(pooler=True, hidden_size=4)
+    (vector,) = expert.prepare(feats)
+    expected = torch.relu(expert.hidden(torch.tanh(expert.pooler(feats.hidden[2][:, 0]))))
+    torch.testing.assert_close(vector, expected)
+
+
+def test_mean_pooling_leaves_padding_out():
+    feats = features()
+    feats.pooling = "mean"
+    expected = feats.hidden[1][1, :4].mean(0)
+    torch.testing.assert_close(feats.document(1)[1], expected)
+
+
+def test_every_parameter_is_in_one_group():
+    for expert in (
+        attention_expert(),
+        attention_expert(separate_values=True),
+        attention_expert(projections=False),
+        document_expert(pooler=True, hidden_size=4),
+    ):
+        grouped = [id(p) for group in expert.parameter_groups().values() for p in group]
+        assert sorted(grouped) == sorted(id(p) for p in expert.parameters())
+
+
+def test_initial_scale_of_the_label_vectors():
+    expert = document_expert()
+    assert math.isclose(float(expert.weight.detach().std()), 0.02, rel_tol=0.3)
+
+
+def test_expert_names():
+    specs = parse_experts(["D-last", "A-middle", "D-(6+1)", "A-0"], n_layers=6)
+    assert [s.layers for s in specs] == [(6,), (3,), (6, 1), (0,)]
+    with pytest.raises(ConfigError) as caught:
+        parse_experts(["A-7", "X-1", "A-(1+2)", "D-1", "D-1"], n_layers=6)
+    text = str(caught.value)
+    assert "layer 7 does not exist; the encoder has layers 0 to 6" in text
+    assert "'X-1' is not of the form" in text
+    assert "only document experts" in text
+    assert "more than once" in text
+    with pytest.raises(ConfigError, match="empty"):
+        parse_experts([], n_layers=6)

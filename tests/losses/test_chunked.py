@@ -1,0 +1,80 @@
+import pytest
+import torch
+from torch.nn import functional
+
+from glocal.losses.bce import bce_candidates, bce_chunk
+from glocal.losses.chunked import chunked_loss, label_chunks
+
+
+def padded_gold(dense):
+    rows = [row.nonzero()[:, 0] for row in dense]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+
+
+def test_chunks_cover_the_labels_once_and_keep_the_budget():
+    chunks = label_chunks(1000, documents=8, width=16, budget=8 * 16 * 300)
+    assert [c.start for c in chunks] == [0, 250, 500, 750]
+    assert chunks[-1].stop == 1000
+    assert label_chunks(5, documents=64, width=256, budget=1) == [slice(i, i + 1) for i in range(5)]
+
+
+def test_bce_of_all_chunks_equals_the_dense_bce():
+    torch.manual_seed(0)
+    logits = torch.randn(6, 50) * 5
+    dense = (torch.rand(6, 50) < 0.1).float()
+    gold = padded_gold(dense)
+    parts = [bce_chunk(logits[:, s : s + 17], gold, s) for s in range(0, 50, 17)]
+    expected = functional.binary_cross_entropy_with_logits(logits, dense, reduction="sum")
+    torch.testing.assert_close(torch.stack(parts).sum(), expected, rtol=1e-5, atol=1e-4)
+
+
+def test_bce_is_finite_at_extreme_logits():
+    logits = torch.tensor([[200.0, -200.0]], requires_grad=True)
+    loss = bce_chunk(logits, torch.tensor([[1, -1]]), 0)
+    loss.backward()
+    assert loss.item() == pytest.approx(400.0)
+    torch.testing.assert_close(logits.grad, torch.tensor([[1.0, -1.0]]))
+
+
+def test_weighted_candidates_equal_a_weighted_bce():
+    torch.manual_seed(0)
+    logits, targets, weights = torch.randn(3, 7), (torch.rand(3, 7) < 0.5).float(), torch.rand(3, 7)
+    expected = functional.binary_cross_entropy_with_logits(
+        logits, targets, weight=weights, reduction="sum"
+    )
+    torch.testing.assert_close(bce_candidates(logits, targets, weights), expected)
+
+
+@pytest.mark.parametrize("size", [3, 7, 20])
+def test_chunked_gradients_equal_plain_ones(size):
+    torch.manual_seed(0)
+    state = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(20, 5, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(20, dtype=torch.float64, requires_grad=True)
+
+    def loss(chunk, states, rows):
+        assert states[1] is None
+        z = torch.tanh(states[0]) @ rows[0].T + rows[1]
+        return (z**2 * (1 + chunk.start)).sum()
+
+    chunks = [slice(i, min(i + size, 20)) for i in range(0, 20, size)]
+    value = chunked_loss(loss, chunks, [state, None], [weight, bias])
+    (3.0 * value).backward()
+    found = [t.grad.clone() for t in (state, weight, bias)]
+    for tensor in (state, weight, bias):
+        tensor.grad = None
+    plain = sum(loss(c, [state, None], [weight[c], bias[c]]) for c in chunks)
+    (3.0 * plain).backward()
+    torch.testing.assert_close(value, plain.detach(), check_dtype=False, rtol=1e-5, atol=1e-5)
+    for grad, tensor in zip(found, (state, weight, bias), strict=True):
+        torch.testing.assert_close(grad, tensor.grad, rtol=1e-5, atol=1e-5)
+
+
+def test_tensors_without_gradient_get_none():
+    frozen = torch.randn(3, 2)
+    weight = torch.randn(4, 2, requires_grad=True)
+    chunks = [slice(0, 2), slice(2, 4)]
+    value = chunked_loss(lambda c, s, r: (s[0] @ r[0].T).sum(), chunks, [frozen], [weight])
+    value.backward()
+    assert frozen.grad is None
+    torch.testing.assert_close(weight.grad, frozen.sum(0).expand(4, 2))

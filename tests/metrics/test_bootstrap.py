@@ -1,0 +1,93 @@
+"""Paired bootstrap."""
+
+import numpy as np
+import pytest
+
+from glocal.metrics import BootstrapResult, DocumentScores, bootstrap, paired_bootstrap
+
+
+def test_equal_models_do_not_differ():
+    values = np.random.default_rng(0).random(50)
+    result = paired_bootstrap(values, values, samples=500)
+    assert (result.difference, result.low, result.high, result.p_value) == (0, 0, 0, 1)
+    assert (result.n, result.samples) == (50, 500)
+
+
+def test_a_constant_gain_is_certain():
+    values = np.random.default_rng(0).random(50)
+    result = paired_bootstrap(values + 0.1, values, samples=999)
+    assert result.difference == pytest.approx(0.1)
+    assert result.low == pytest.approx(0.1)
+    assert result.high == pytest.approx(0.1)
+    assert result.p_value == pytest.approx(2 / 1000)
+
+
+def test_interval_is_that_of_the_mean_difference():
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(0.02, 1, 2000), np.zeros(2000)
+    result = paired_bootstrap(a, b, samples=4000)
+    error = a.std() / np.sqrt(2000)
+    assert result.low == pytest.approx(a.mean() - 1.96 * error, abs=0.1 * error)
+    assert result.high == pytest.approx(a.mean() + 1.96 * error, abs=0.1 * error)
+    assert 0.05 < result.p_value <= 1
+
+
+def test_swapping_the_models_turns_the_sign():
+    rng = np.random.default_rng(2)
+    a, b = rng.random(100), rng.random(100)
+    one, other = paired_bootstrap(a, b, samples=2000), paired_bootstrap(b, a, samples=2000)
+    assert one.difference == pytest.approx(-other.difference)
+    assert one.low == pytest.approx(-other.high, abs=0.01)
+
+
+def test_grouped_and_single_draws_have_one_distribution():
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(0, 3, 400) / 2, rng.integers(0, 3, 400) / 2
+    grouped = paired_bootstrap(a, b, samples=8000)
+    # A little noise makes every document a group of its own.
+    noise = rng.normal(0, 1e-9, 400)
+    single = paired_bootstrap(a + noise, b, samples=8000)
+    width = single.high - single.low
+    assert grouped.low == pytest.approx(single.low, abs=0.05 * width)
+    assert grouped.high == pytest.approx(single.high, abs=0.05 * width)
+
+
+def test_ratios_are_resampled_as_ratios():
+    # The value is 3/4 against 1/4; the mean of per-document ratios would be 1/2 for both.
+    a = DocumentScores(np.array([3.0, 0.0] * 20), np.array([3.0, 1.0] * 20))
+    b = DocumentScores(np.array([0.0, 1.0] * 20), np.array([3.0, 1.0] * 20))
+    result = paired_bootstrap(a, b, samples=500)
+    assert (result.value_a, result.value_b) == (0.75, 0.25)
+    assert result.difference == 0.5
+    assert 0.1 < result.low < 0.4 < 0.6 < result.high < 0.8
+
+
+def test_same_seed_same_result_whatever_the_block(monkeypatch):
+    rng = np.random.default_rng(4)
+    a, b = rng.random(30), rng.random(30)
+    whole = paired_bootstrap(a, b, samples=300, seed=5)
+    monkeypatch.setattr(bootstrap, "_BLOCK", 64)
+    assert paired_bootstrap(a, b, samples=300, seed=5) == whole
+    assert paired_bootstrap(a, b, samples=300, seed=6) != whole
+
+
+def test_result_is_plain_for_json():
+    result = paired_bootstrap([1.0, 0.0], [0.0, 0.0], samples=10)
+    assert isinstance(result, BootstrapResult)
+    assert result.to_dict()["n"] == 2
+    assert {type(value) for value in result.to_dict().values()} <= {int, float}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options"),
+    [
+        ([], [], {}),
+        ([1.0], [1.0, 2.0], {}),
+        ([1.0], [1.0], {"samples": 0}),
+        ([1.0], [1.0], {"confidence": 1.0}),
+        ([np.nan], [1.0], {}),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(a, b, options):
+    with pytest.raises(ValueError, match=r"at least one|between 0 and 1|finite"):
+        paired_bootstrap(a, b, **options)

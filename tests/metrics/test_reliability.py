@@ -1,0 +1,46 @@
+"""Expected calibration error."""
+
+import numpy as np
+import pytest
+
+from glocal.metrics import expected_calibration_error
+
+
+def test_closed_form():
+    # Bin [0, 0.5): mean 0.2, accuracy 1/2, two scores; bin [0.5, 1]: mean 0.75, accuracy 1, two.
+    error = expected_calibration_error(
+        np.array([0.1, 0.3, 0.5, 1.0]), np.array([True, False, True, True]), bins=2
+    )
+    assert error.value == pytest.approx((2 * 0.3 + 2 * 0.25) / 4)
+    assert (error.bins, error.n) == (2, 4)
+    assert error.counts.tolist() == [2, 2]
+    np.testing.assert_allclose(error.accuracy, [0.5, 1.0])
+    np.testing.assert_allclose(error.confidence, [0.2, 0.75])
+
+
+def test_calibrated_scores_have_almost_no_error():
+    rng = np.random.default_rng(0)
+    scores = rng.random(200_000)
+    hits = rng.random(200_000) < scores
+    assert expected_calibration_error(scores, hits).value < 0.01
+    assert expected_calibration_error(scores**3, hits).value > 0.1
+
+
+def test_certain_and_right_is_perfect():
+    error = expected_calibration_error(np.array([1.0, 0.0]), np.array([True, False]))
+    assert error.value == 0
+
+
+def test_without_scores_there_is_no_error():
+    assert np.isnan(expected_calibration_error(np.empty(0), np.empty(0, dtype=bool)).value)
+
+
+@pytest.mark.parametrize("score", [-0.1, 1.1, np.nan, -np.inf])
+def test_what_is_not_a_probability_is_refused(score):
+    with pytest.raises(ValueError, match="probabilities"):
+        expected_calibration_error(np.array([score]), np.array([True]))
+
+
+def test_shapes_must_agree():
+    with pytest.raises(ValueError, match="one shape"):
+        expected_calibration_error(np.ones(2), np.ones(3, dtype=bool))

@@ -1,0 +1,132 @@
+import io
+import json
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from glocal.data.corpus import Document
+from glocal.errors import ConfigError
+from glocal.labels.space import LabelSpace
+from glocal.predict.bulk import open_writer, predict_rows, prediction_rows
+from glocal.predict.predictions import Predictions
+
+LABELS = LabelSpace(["a", "b", "c"], ["A", "B", "C"], [""] * 3, [()] * 3, np.ones(3, np.int64), 3)
+
+
+class CountingPredictor:
+    """Gives each text the label of its length, and remembers what it was asked."""
+
+    def __init__(self):
+        self.labels, self.chunks, self.options = LABELS, [], []
+
+    def predict(self, texts, *, k, **options):
+        self.chunks.append(len(texts))
+        self.options.append(options)
+        first = np.array([len(text) % 3 for text in texts])
+        indices = (first[:, None] + np.arange(k)) % 3
+        scores = np.tile(np.linspace(0.9, 0.1, k, dtype=np.float32), (len(texts), 1))
+        return {"combined": Predictions(indices.astype(np.int64), scores)}
+
+
+def documents(n):
+    return (Document(str(i), "x" * i) for i in range(n))
+
+
+def test_order_and_labels():
+    rows = list(predict_rows(CountingPredictor(), documents(7), k=2, chunk_size=3))
+    assert [row["id"] for row in rows] == [str(i) for i in range(7)]
+    assert [row["labels"][0]["id"] for row in rows] == ["a", "b", "c", "a", "b", "c", "a"]
+    assert rows[1]["labels"][0] == {"id": "b", "name": "B", "score": pytest.approx(0.9)}
+
+
+def test_chunks_and_progress():
+    predictor, seen = CountingPredictor(), []
+    list(
+        predict_rows(predictor, documents(7), chunk_size=3, k=1, progress=lambda *a: seen.append(a))
+    )
+    assert predictor.chunks == [3, 3, 1]
+    assert seen == [(3, None), (6, None), (7, None)]
+
+
+def test_documents_are_read_only_as_needed():
+    read = []
+
+    def stream():
+        for document in documents(100):
+            read.append(document.id)
+            yield document
+
+    rows = predict_rows(CountingPredictor(), stream(), chunk_size=5, k=1)
+    next(rows)
+    assert len(read) == 5
+
+
+def test_lists_are_passed_on():
+    predictor = CountingPredictor()
+    list(predict_rows(predictor, documents(1), k=1, only=["a"], exclude=["b"]))
+    assert predictor.options == [{"only": ["a"], "exclude": ["b"]}]
+
+
+def test_threshold_names_and_empty_slots():
+    found = Predictions(np.array([[2, 0, -1]]), np.array([[0.75, 0.25, -np.inf]], dtype=np.float32))
+    (row,) = prediction_rows(["x"], found, LABELS, threshold=0.0, names=False)
+    assert row == {"id": "x", "labels": [{"id": "c", "score": 0.75}, {"id": "a", "score": 0.25}]}
+    (row,) = prediction_rows(["x"], found, LABELS, threshold=0.25)
+    assert [label["name"] for label in row["labels"]] == ["C", "A"]
+    (row,) = prediction_rows(["x"], found, LABELS, threshold=0.5)
+    assert [label["id"] for label in row["labels"]] == ["c"]
+
+
+def test_memory_does_not_grow_with_the_documents(tmp_path):
+    def peak(n):
+        tracemalloc.start()
+        with open_writer(tmp_path / "tags.jsonl") as write:
+            write(predict_rows(CountingPredictor(), documents_of_one_size(n), k=2, chunk_size=64))
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    def documents_of_one_size(n):
+        return (Document(str(i), "x" * 100) for i in range(n))
+
+    peak(64)  # what is loaded on first use is not counted
+    assert peak(64 * 40) < 2 * peak(64 * 4)
+
+
+def test_stdout_is_utf8_whatever_the_locale(monkeypatch):
+    buffer = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=buffer))
+    with open_writer(None) as write:
+        write([{"id": "é", "labels": []}])
+    assert json.loads(buffer.getvalue().decode("utf-8")) == {"id": "é", "labels": []}
+
+
+def test_parquet_in_several_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr("glocal.predict.bulk.CHUNK", 2)
+    rows = [{"id": str(i), "labels": [{"id": "a", "score": 0.5}] * (i % 3)} for i in range(5)]
+    with open_writer(tmp_path / "tags.parquet", names=False) as write:
+        write(rows)
+    assert pq.read_table(tmp_path / "tags.parquet").to_pylist() == rows
+    assert pq.ParquetFile(tmp_path / "tags.parquet").num_row_groups == 3
+
+
+@pytest.mark.parametrize("name", ["tags.jsonl", "tags.jsonl.gz", "tags.parquet"])
+def test_failure_leaves_nothing_behind(tmp_path, name):
+    def failing():
+        yield {"id": "1", "labels": []}
+        raise RuntimeError("the model broke")
+
+    with pytest.raises(RuntimeError), open_writer(tmp_path / name) as write:
+        write(failing())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_ending_is_refused_before_any_work(tmp_path):
+    with (
+        pytest.raises(ConfigError, match=r"tags\.txt.*\.jsonl"),
+        open_writer(tmp_path / "tags.txt"),
+    ):
+        pytest.fail("the writer opened")
