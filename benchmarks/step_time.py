@@ -60,6 +60,8 @@ def measure(args, experts, *, how, padded):
     counts = np.full(args.labels, 50)
     system, tokenizer = build_system(recipe, LabelStatistics(counts, 45_000))
     system.to(device).train()
+    if device.type == "cuda" and how == "graph":
+        system.encoder.compute_dtype = torch.bfloat16
     if how == "compiled":
         system.encoder.compile(dynamic=args.dynamic)
     optimizer = build_optimizer(system, recipe.train, device)
@@ -78,6 +80,7 @@ def measure(args, experts, *, how, padded):
             with cast or contextlib.nullcontext():
                 loss = system(batch, Progress(step, 1000))
             loss.backward()
+            del loss  # a graph kept alive would tie gradients to this stream
         torch.nn.utils.clip_grad_norm_(system.parameters(), 10.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -49,6 +49,9 @@ def test_two_models_are_compared(run, models, files):
 def test_a_model_does_not_differ_from_itself(run, model, files):
     report = json.loads(run("eval", model, model, files.test, "--json").stdout)
     assert all(found["difference"] == 0 for found in report["comparison"].values())
+    assert f"{model} minus {model}" in run("eval", model, model, files.test).stdout.replace(
+        "\n", ""
+    )
 
 
 def test_comparison_across_label_spaces(run, model, files, tmp_path):

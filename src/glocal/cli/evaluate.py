@@ -24,6 +24,9 @@ from glocal.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from glocal.data.corpus import Corpus
     from glocal.metrics.bootstrap import BootstrapResult
     from glocal.predict.evaluation import EvaluationReport
 
@@ -77,7 +80,6 @@ def evaluate(
     models, file = split_models_and_file(paths, command="eval", most=2)
 
     from glocal.labels.bands import Bands
-    from glocal.predict.predictor import Predictor
 
     options: dict[str, Any] = {
         "ks": ks,
@@ -86,23 +88,29 @@ def evaluate(
         "train": read_file(train, **reading) if train else None,
     }
     corpus = read_file(file, **reading)
-    reports, comparison = {}, None
-    if len(models) == 1:
-        predictor = Predictor.load(models[0], device=device, batch_size=batch_size)
-        reports[str(models[0])] = predictor.evaluate(corpus, **options)
-    else:
-        from glocal.cli.comparison import compare_models
-
-        reports, comparison = compare_models(
-            models, corpus, options=options, device=device, batch_size=batch_size
-        )
+    reports, comparison = _evaluate(models, corpus, options, device=device, batch_size=batch_size)
     if as_json:
         typer.echo(json.dumps(_as_dict(reports, comparison), indent=2))
         return
     for path, report in reports.items():
         print_report(report, title=path)
     if comparison is not None:
-        _print_comparison(list(reports), comparison)
+        _print_comparison(models, comparison)
+
+
+def _evaluate(
+    models: list[Path], corpus: Corpus, options: dict[str, Any], *, device: str, batch_size: int
+) -> tuple[dict[str, EvaluationReport], dict[str, BootstrapResult] | None]:
+    if len(models) == 2:
+        from glocal.cli.comparison import compare_models
+
+        return compare_models(models, corpus, options=options, device=device, batch_size=batch_size)
+    from glocal.predict.predictor import Predictor
+
+    predictor = Predictor.load(models[0], device=device, batch_size=batch_size)
+    with console.progress_bar("evaluating") as progress:
+        report = predictor.evaluate(corpus, progress=progress, **options)
+    return {str(models[0]): report}, None
 
 
 def print_report(report: EvaluationReport, *, title: str) -> None:
@@ -127,15 +135,20 @@ def _as_dict(
     }
 
 
-def _print_comparison(models: list[str], comparison: dict[str, BootstrapResult]) -> None:
+def _print_comparison(models: list[Path], comparison: dict[str, BootstrapResult]) -> None:
+    from rich import box
     from rich.table import Table
 
+    out = console.stdout()
+    out.print(f"{models[1]} minus {models[0]}", style="bold")
     table = Table(
-        "metric", "difference", "95% interval", "p",
-        title=f"{models[1]} minus {models[0]}, in points (paired bootstrap over the texts)",
+        title="Difference in points, paired bootstrap over the texts",
         title_justify="left",
-    )  # fmt: skip
+        box=box.SIMPLE_HEAD,
+    )
+    for name in ("metric", "difference", "95% interval", "p"):
+        table.add_column(name, justify="left" if name == "metric" else "right")
     for metric, result in comparison.items():
         interval = f"{100 * result.low:+.2f} to {100 * result.high:+.2f}"
         table.add_row(metric, f"{100 * result.difference:+.2f}", interval, f"{result.p_value:.3f}")
-    console.stdout().print(table)
+    out.print(table)

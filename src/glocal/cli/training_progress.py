@@ -23,7 +23,7 @@ class TrainingProgress(TrainListener):
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
-        self._scores = ""
+        self._last_score = ""
         self._last_line = time.monotonic()
 
     def __enter__(self) -> TrainingProgress:
@@ -49,6 +49,7 @@ class TrainingProgress(TrainListener):
             TextColumn("{task.percentage:>3.0f}%  {task.fields[state]}"),
             console=console.stderr(),
             transient=True,
+            refresh_per_second=4,
         )
         self._bar.start()
         self._task = self._bar.add_task("training", total=info.get("steps"), state="")
@@ -65,10 +66,11 @@ class TrainingProgress(TrainListener):
             console.note(f"step {info['step']:,} of {info['steps']:,}, {state}")
 
     def on_evaluation(self, info: Mapping[str, Any]) -> None:
-        """Keep the last score for the line, and print it once."""
-        self._scores = format_scores(info["scores"]["combined"])
-        best = ", the best so far" if info.get("best") else ""
-        console.note(f"dev after step {info['step']:,}: {self._scores}{best}")
+        """Print the scores, and keep the one that counts for the bar."""
+        scores, metric = info["scores"]["combined"], info["metric"]
+        self._last_score = format_scores({metric: scores[metric]})
+        best = ", the best so far" if info["best"] else ""
+        console.note(f"dev after step {info['step']:,}: {format_scores(scores)}{best}")
 
     def on_message(self, text: str) -> None:
         """Pass a message on."""
@@ -89,7 +91,7 @@ class TrainingProgress(TrainListener):
             parts.append(f"{info['docs_per_second']:,.0f} texts/s")
         if info.get("seconds_left") is not None:
             parts.append(f"{format_seconds(info['seconds_left'])} left")
-        return ", ".join([*parts, self._scores] if self._scores else parts)
+        return ", ".join([*parts, self._last_score] if self._last_score else parts)
 
 
 def format_scores(scores: Mapping[str, float]) -> str:

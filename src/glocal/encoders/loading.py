@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def model_from_config(mapping: dict[str, Any], config: EncoderConfig) -> Any:
     if model_type is None:
         raise ModelError("the encoder's config.json has no 'model_type'")
     model_config = AutoConfig.for_model(model_type, **fields)
-    return AutoModel.from_config(model_config, attn_implementation=config.attention)
+    build: Callable[..., Any] = AutoModel.from_config
+    return build(model_config, attn_implementation=config.attention)
 
 
 def minilm_folder() -> Path:
@@ -115,7 +117,8 @@ def _load_weights(source: str, config: EncoderConfig) -> Any:
     from transformers import AutoModel
     from transformers.utils import logging as transformers_logging
 
-    transformers_logging.disable_progress_bar()  # loading takes a moment, and we show our own
+    hide_progress: Callable[[], None] = transformers_logging.disable_progress_bar
+    hide_progress()
     try:
         return AutoModel.from_pretrained(
             source, attn_implementation=config.attention, dtype=torch.float32

@@ -89,7 +89,7 @@ def _convert(name: str) -> Tokenizer:
         converted = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, ImportError) as error:
         raise ModelError(f"cannot load the tokenizer of '{name}': {error}") from error
-    backend = getattr(converted, "backend_tokenizer", None)
+    backend: Tokenizer | None = getattr(converted, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(f"'{name}' has no fast tokenizer (a tokenizer.json is needed)")
     return backend

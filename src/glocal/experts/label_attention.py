@@ -70,7 +70,8 @@ class LabelAttentionExpert(Expert):
         return keys, self._folded_values(tokens), self.mlp_out, features.mask
 
     def _folded_values(self, tokens: Tensor) -> Tensor:
-        weight, bias = self.mlp_in.weight, self.mlp_in.bias
+        weight: Tensor = self.mlp_in.weight
+        bias: Tensor = self.mlp_in.bias
         if self.value is not None:
             bias = bias + weight @ self.value.bias
             weight = weight @ self.value.weight

@@ -40,8 +40,8 @@ def chunked_loss(
     """
     if len(chunks) == 1:
         return loss(chunks[0], states, label_tensors)
-    total: Tensor = _ChunkedLoss.apply(loss, chunks, len(states), *states, *label_tensors)
-    return total
+    apply: Callable[..., Tensor] = _ChunkedLoss.apply
+    return apply(loss, chunks, len(states), *states, *label_tensors)
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -55,7 +55,8 @@ class _ChunkedLoss(torch.autograd.Function):
         states = [_leaf(t, n) for t, n in zip(tensors[:n_states], needed, strict=False)]
         labels, label_needed = tensors[n_states:], needed[n_states:]
         sums = [
-            torch.zeros_like(t) if n else None for t, n in zip(labels, label_needed, strict=True)
+            torch.zeros_like(t) if n and t is not None else None
+            for t, n in zip(labels, label_needed, strict=True)
         ]
         state_sums: list[Tensor | None] = [None] * n_states
         total = torch.zeros((), device=_device(tensors))

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from glocal.config import Recipe
@@ -89,7 +88,8 @@ class System(nn.Module, ABC):
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """All parameters by the name of their learning rate."""
 
-    def recordable(self, progress: Progress, device: torch.device) -> bool:
+    @property
+    def recordable(self) -> bool:
         """Whether the training step computes on the device alone, so that a graph can replay it."""
         return False
 

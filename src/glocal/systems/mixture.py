@@ -35,7 +35,6 @@ from glocal.systems.topk import RunningTopK, TopK, topk_of
 __all__ = ["ExpertMixture"]
 
 _CHUNK_ELEMENTS = {"cuda": 1 << 30, "cpu": 1 << 24}
-_SHORTLIST_FROM = 1000  # labels; `auto` scores fewer than these in full even on a CPU
 
 
 class ExpertMixture(System):
@@ -94,14 +93,10 @@ class ExpertMixture(System):
         """The first document expert."""
         return next((e for e in self._experts() if isinstance(e, DocumentExpert)), None)
 
-    def shortlists(self, device: torch.device) -> bool:
+    @property
+    def shortlists(self) -> bool:
         """Whether the other experts score only what the document expert proposes."""
-        mode = self.recipe.candidates.mode
-        if mode != "auto":
-            return mode == "shortlist"
-        several = len(self.experts) > 1 and self.proposer is not None
-        wanted = device.type == "cpu" and self.n_labels >= _SHORTLIST_FROM
-        return wanted and several and self.recipe.loss.kind == "individual"
+        return self.recipe.candidates.mode == "shortlist"
 
     def features(self, batch: Batch) -> Features:
         """Hidden states; no graph is built for a frozen encoder."""
@@ -126,9 +121,8 @@ class ExpertMixture(System):
     def training_step(self, batch: Batch, progress: Progress) -> Tensor:
         """BCE (Eq. 8; ME-XML Eq. 5) and, after its start, diversity (ME-XML Eq. 6–9)."""
         states = self.prepare(batch)
-        device = batch.input_ids.device
         loss = self.recipe.loss
-        if self.shortlists(device):
+        if self.shortlists:
             total = self._shortlist_loss(batch, states, progress)
         else:
             total = self._full_loss(batch, states)
@@ -195,9 +189,10 @@ class ExpertMixture(System):
         logits = expert.logits(state, candidates.labels)
         return bce_candidates(logits, candidates.targets, candidates.weights)
 
-    def recordable(self, progress: Progress, device: torch.device) -> bool:
+    @property
+    def recordable(self) -> bool:
         """Candidates are drawn on the CPU anew each step; everything else can be recorded."""
-        return not self.shortlists(device)
+        return not self.shortlists
 
     def phase(self, progress: Progress) -> str:
         """The diversity loss starts part of the way through."""
@@ -226,7 +221,7 @@ class ExpertMixture(System):
         states = self.prepare(batch)
         if candidates is not None:
             return self._rescore(states, candidates, k, allowed, per_expert=per_expert)
-        if not self.shortlists(batch.input_ids.device):
+        if not self.shortlists:
             return self._topk_full(batch, states, k, allowed, per_expert=per_expert)
         proposed = self._propose(batch, states, max(k, self.recipe.candidates.predict), allowed)
         return self._rescore(states, proposed, k, allowed, per_expert=per_expert)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,27 @@ from glocal.systems.mixture import ExpertMixture
 
 __all__ = ["SYSTEMS", "build_system", "rebuild_system"]
 
+_SHORTLIST_FROM = 1000  # labels; fewer are scored in full even on a CPU
+
 SYSTEMS: dict[str, Callable[..., ExpertMixture]] = {
     "glocalxml": GlocalXML,
     "me-xml": MEXML,
 }
 
 
-def build_system(recipe: Recipe, statistics: LabelStatistics) -> tuple[System, TextTokenizer]:
-    """A new system on its pretrained encoder, with the tokenizer."""
+def build_system(
+    recipe: Recipe, statistics: LabelStatistics, *, device_type: str = "cpu"
+) -> tuple[System, TextTokenizer]:
+    """A new system on its pretrained encoder, with the tokenizer.
+
+    Args:
+        recipe: The settings; what they leave to `auto` is decided here, once and for all, so that a
+            model predicts the same wherever it is loaded.
+        statistics: Of the training labels.
+        device_type: Where it will be trained.
+    """
     system = _system_class(recipe.system)
+    recipe = _resolve_candidates(recipe, statistics.n_labels, device_type)
     model, tokenizer = load_pretrained(recipe.encoder)
     _check_length(recipe, model)
     return _assemble(system, recipe, model, tokenizer, statistics), tokenizer
@@ -69,6 +82,20 @@ def _assemble(
     if recipe.encoder.gradient_checkpointing:
         model.gradient_checkpointing_enable()
     return system(recipe, encoder, experts, statistics)
+
+
+def _resolve_candidates(recipe: Recipe, n_labels: int, device_type: str) -> Recipe:
+    """Every label on a GPU; on a CPU a shortlist where labels are many and it can be had."""
+    if recipe.candidates.mode != "auto":
+        return recipe
+    possible = (
+        recipe.loss.kind == "individual"
+        and len(recipe.experts) > 1
+        and any(name.startswith("D-") for name in recipe.experts)
+    )
+    shortlist = device_type == "cpu" and possible and n_labels >= _SHORTLIST_FROM
+    mode = "shortlist" if shortlist else "full"
+    return replace(recipe, candidates=replace(recipe.candidates, mode=mode))
 
 
 def _system_class(name: str) -> Callable[..., ExpertMixture]:

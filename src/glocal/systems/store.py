@@ -139,8 +139,8 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     if version > FORMAT_VERSION:
         raise NewerFormatError(
             f"{folder} has model format {version}, written by glocal "
-            f"{settings.get('library_version', '?')}; this is glocal {__version__}, which reads up to "
-            f"format {FORMAT_VERSION}: pip install --upgrade glocal"
+            f"{settings.get('library_version', '?')}; this is glocal {__version__}, which reads "
+            f"up to format {FORMAT_VERSION}: pip install --upgrade glocal"
         )
     return settings
 
@@ -174,8 +174,8 @@ def _card(model: StoredModel) -> str:
     lines = [
         f"# {recipe.system} on {recipe.encoder.name}",
         "",
-        f"Tags texts with the right few of {len(labels):,} labels. Trained with "
-        f"[glocal](https://pypi.org/project/glocal/) {__version__} on {labels.n_documents:,} texts.",
+        f"Tags texts with the right few of {len(labels):,} labels. Trained with glocal "
+        f"{__version__} on {labels.n_documents:,} texts.",
         "",
         f"- experts: {', '.join(recipe.experts)}",
         f"- reads the first {recipe.encoder.max_length} tokens of a text",

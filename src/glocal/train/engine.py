@@ -54,6 +54,12 @@ class Engine:
             return "fp32" if on_cpu and precision == "fp16" else precision
         return "bf16" if not on_cpu and torch.cuda.is_bf16_supported() else "fp32"
 
+    @property
+    def compute_dtype(self) -> torch.dtype | None:
+        """What an encoder may be run in throughout; `None` where its weights' own type is best."""
+        on_gpu = self.device.type == "cuda"
+        return torch.bfloat16 if on_gpu and self.precision == "bf16" else None
+
     def wrap(
         self, system: nn.Module, optimizer: torch.optim.Optimizer
     ) -> tuple[nn.Module, torch.optim.Optimizer]:

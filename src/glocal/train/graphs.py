@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -58,10 +58,12 @@ class StepGraphs:
             batch: On the CPU in pinned memory, or on the device.
             progress: Where the run stands.
         """
-        if self.failed or not self.system.recordable(progress, self.device):
+        if self.failed or not self.system.recordable:
             return None
+        # Without a mask, PyTorch takes unfused attention while recording.
+        batch = replace(batch, padded=True)
         shapes = tuple(tuple(t.shape) for t in batch.tensors())
-        key = (shapes, batch.padded, batch.denominator, self.system.phase(progress))
+        key = (shapes, batch.denominator, self.system.phase(progress))
         if key not in self.recorded:
             self.met[key] += 1
             if self.met[key] < 2 or len(self.recorded) >= _MOST:
@@ -83,7 +85,7 @@ class StepGraphs:
     def _record(self, batch: Batch, progress: Progress) -> _Recorded:
         batch = batch.clone()
         random = torch.cuda.get_rng_state(self.device)
-        side = torch.cuda.Stream(self.device)
+        side: torch.cuda.Stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side):  # libraries set themselves up before the recording
             self._pass(batch, progress)
@@ -103,7 +105,7 @@ class StepGraphs:
         enabled = self.dtype is not None
         with torch.autocast("cuda", dtype=dtype, enabled=enabled, cache_enabled=False):
             loss = self.system.training_step(batch, progress)
-        loss.backward()
+        torch.autograd.backward(loss)
         return loss.detach()
 
     def _drop_gradients(self) -> None:

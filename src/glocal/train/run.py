@@ -6,6 +6,7 @@ recipe's seed; an interrupted run goes on with `resume` to the same result.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
@@ -84,7 +85,8 @@ def fit(
     seed_everything(recipe.train.seed, 0)
     labels = _label_space(recipe, train, label_table)
     statistics = LabelStatistics(labels.counts, labels.n_documents)
-    system, tokenizer = build_system(recipe, statistics)
+    system, tokenizer = build_system(recipe, statistics, device_type=engine.device.type)
+    recipe = system.recipe
     listener.on_message(f"{len(train):,} texts, {len(labels):,} labels; {engine.describe()}")
     length = recipe.encoder.max_length
     data = TrainingData(
@@ -96,6 +98,8 @@ def fit(
     loop = _prepare_loop(recipe, system, data, engine, folder, evaluator, listener, resume=resume)
     if recipe.train.compile:
         system.encoder.compile(dynamic=True)
+    elif not recipe.encoder.gradient_checkpointing:
+        system.encoder.compute_dtype = engine.compute_dtype
     listener.on_start(
         {
             "step": loop.state.step,
@@ -108,6 +112,7 @@ def fit(
     )
     loop.run()
     system.load_state_dict(loop.final_weights())
+    system.encoder.compute_dtype = None
     metrics, temperature = _final_metrics(evaluator, loop.state)
     if engine.is_main:
         model = StoredModel(system, recipe, labels, tokenizer, temperature, metrics)
@@ -215,9 +220,10 @@ class _Evaluator:
         )
         self.gold = labels.encode(dev)
 
-    def predictions(self, *, per_expert: bool) -> dict[str, Predictions]:
-        """Top labels of every dev document, the same in every process."""
+    def predictions(self, *, exact: bool = False) -> dict[str, Predictions]:
+        """Top labels of every dev document, the same in every process; `exact` in fp32."""
         engine = self.engine
+        per_expert = len(self.system.expert_names) > 1
         mine = np.arange(engine.rank, len(self.tokens), engine.world)
         found = score_documents(
             self.system,
@@ -227,7 +233,7 @@ class _Evaluator:
             batch_size=2 * self.recipe.train.batch_size,
             positions=mine,
             per_expert=per_expert,
-            autocast=engine.autocast,
+            autocast=contextlib.nullcontext if exact else engine.autocast,
         )
         if engine.world == 1:
             return found
@@ -240,10 +246,9 @@ class _Evaluator:
 
     def __call__(self) -> dict[str, dict[str, float]]:
         names = dict.fromkeys([*_REPORTED, self.recipe.train.metric])
-        several = len(self.system.expert_names) > 1
         return {
             part: {name: self._value(name, predictions) for name in names}
-            for part, predictions in self.predictions(per_expert=several).items()
+            for part, predictions in self.predictions().items()
         }
 
     def _value(self, name: str, predictions: Predictions) -> float:
@@ -252,7 +257,7 @@ class _Evaluator:
 
     def final(self) -> tuple[dict[str, Any], float]:
         """The full report and the temperature of the chosen weights."""
-        found = self.predictions(per_expert=len(self.system.expert_names) > 1)
+        found = self.predictions(exact=True)
         temperature = fit_temperature_to(found["combined"], self.gold)
         report = evaluate_predictions(
             found, self.gold, counts=self.labels.counts, n_train=self.labels.n_documents
