@@ -322,3 +322,19 @@ def test_missing_values_are_dashes():
     )
     assert "| a[b] | many | 0 | – | – | – | 0 | – | – | – |" in report_markdown(report)
     assert "a[b]" in render(report)
+
+
+def test_gains_of_the_combination_are_those_of_a_comparison(report, gold, experts):
+    assert list(report.gains) == ["global"]
+    for metric in ("P@1", "P@5"):
+        expected = compare(experts["combined"], experts["global"], gold, metric=metric)
+        assert report.gains["global"][metric] == expected
+    assert json.loads(json.dumps(report.to_dict()))["gains"]["global"]["P@5"]["n"] == 56
+    assert "What combining brings" in report_markdown(report)
+
+
+def test_one_expert_has_no_gains(gold, experts):
+    alone = {"combined": experts["combined"]}
+    report = evaluate_predictions(alone, gold, counts=COUNTS, n_train=N_TRAIN)
+    assert report.gains == {}
+    assert "What combining brings" not in report_markdown(report)

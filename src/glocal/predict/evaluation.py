@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 from glocal.errors import ConfigError, DataError
 from glocal.labels.bands import Bands
+from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
+from glocal.metrics.documents import DocumentScores
 from glocal.metrics.macro import MacroScores, label_counts, macro_scores
 from glocal.metrics.names import MACRO, MICRO, RANKING, WEIGHTED, MetricName
 from glocal.metrics.reliability import CalibrationError, expected_calibration_error
@@ -45,7 +47,7 @@ __all__ = [
     "metric_value",
 ]
 
-OVERALL, UNSEEN = "overall", "unseen"
+COMBINED, OVERALL, UNSEEN = "combined", "overall", "unseen"
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class EvaluationReport:
         macro: Macro scores by expert, k and band, `macro["combined"][5]["few"]`.
         deduplicated: As `scores`, ranking metrics only, without near-duplicates; None when no
             near-duplicates were given.
+        gains: Of the combination over each expert, `gains["D-last"]["P@5"]`, by paired bootstrap
+            over the documents; empty with one expert.
         calibration: Calibration error by expert over the first max(ks) predictions of each
             document with gold; None where scores are not probabilities.
         ks: The k of metrics at k.
@@ -82,6 +86,7 @@ class EvaluationReport:
     scores: dict[str, dict[str, float]]
     macro: dict[str, dict[int, dict[str, BandScores]]]
     deduplicated: dict[str, dict[str, float]] | None
+    gains: dict[str, dict[str, BootstrapResult]]
     calibration: dict[str, CalibrationError | None]
     ks: tuple[int, ...]
     threshold: float
@@ -120,6 +125,10 @@ class EvaluationReport:
             },
             "scores": self.scores,
             "deduplicated": self.deduplicated,
+            "gains": {
+                name: {metric: found.to_dict() for metric, found in by_metric.items()}
+                for name, by_metric in self.gains.items()
+            },
             "macro": {
                 name: {
                     str(k): {band: asdict(found) for band, found in bands.items()}
@@ -175,6 +184,7 @@ def evaluate_predictions(
         scores=evaluation.scores,
         macro=evaluation.macro,
         deduplicated=None if fresh is None else evaluation.deduplicated,
+        gains=evaluation.gains(),
         calibration=evaluation.calibration,
         ks=ks,
         threshold=threshold,
@@ -205,13 +215,28 @@ class _Evaluation:
         self.macro: dict[str, dict[int, dict[str, BandScores]]] = {}
         self.calibration: dict[str, CalibrationError | None] = {}
         self.warnings: list[str] = []
+        self.precisions: dict[str, dict[str, DocumentScores]] = {}
+
+    def gains(self) -> dict[str, dict[str, BootstrapResult]]:
+        """The combination's precision against each expert's, document by document."""
+        combined = self.precisions.get(COMBINED, {})
+        return {
+            expert: {
+                metric: paired_bootstrap(combined[metric], alone)
+                for metric, alone in by_metric.items()
+            }
+            for expert, by_metric in self.precisions.items()
+            if combined and expert != COMBINED
+        }
 
     def add(self, name: str, found: Predictions, fresh: NDArray[np.bool_] | None) -> None:
         """Score one expert."""
-        self.scores[name], self.deduplicated[name] = {}, {}
+        self.scores[name], self.deduplicated[name], self.precisions[name] = {}, {}, {}
         for metric in [MetricName(family, k) for family in (*RANKING, *WEIGHTED) for k in self.ks]:
             documents = self.scorer.document_scores(metric, found)
             self.scores[name][str(metric)] = documents.value
+            if metric.family == "P":
+                self.precisions[name][str(metric)] = documents
             if fresh is not None:
                 self.deduplicated[name][str(metric)] = documents.take(fresh).value
         self._add_macro(name, found)

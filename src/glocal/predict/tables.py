@@ -58,6 +58,8 @@ def _grids(report: EvaluationReport) -> Iterator[_Grid]:
         title = "Scores without near-duplicates"
         note = f"{report.n_duplicates:,} near-duplicates of training documents left out"
         yield from _ranking_grids(report.deduplicated, _metric_names(report, _MAIN), title, note)
+    if report.gains:
+        yield _gain_grid(report)
     names = _metric_names(report, _MORE)
     yield from _ranking_grids(report.scores, names, "More scores")
     yield _threshold_grid(report)
@@ -77,6 +79,17 @@ def _ranking_grids(
             (expert, *(values[name] for name in part)) for expert, values in scores.items()
         ]
         yield _Grid(title, ("", *part), rows, note)
+
+
+def _gain_grid(report: EvaluationReport) -> _Grid:
+    rows: list[tuple[str | int | float, ...]] = [
+        (expert, metric, found.difference, found.low, found.high)
+        for expert, by_metric in report.gains.items()
+        for metric, found in by_metric.items()
+    ]
+    header = ("combined over", "metric", "gain", "from", "to")
+    note = "in points, with 95% intervals by paired bootstrap over the documents"
+    return _Grid("What combining brings", header, rows, note, text_columns=2)
 
 
 def _threshold_grid(report: EvaluationReport) -> _Grid:
