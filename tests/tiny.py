@@ -18,6 +18,7 @@ FAST = [
     "train.epochs=2",
     "train.precision=fp32",
     "train.rates.encoder=3e-3",
+    "train.rates.pooler=1e-2",
     "train.rates.attention=3e-3",
     "train.rates.classifier=1e-2",
     "train.rates.queries=1e-2",
@@ -25,7 +26,7 @@ FAST = [
 ]
 
 # One recipe for each registered system, for the contract suite.
-SYSTEM_RECIPES = {"glocalxml": "glocalxml", "me-xml": "me-xml"}
+SYSTEM_RECIPES = {"glocalxml": "glocalxml", "me-xml": "me-xml", "aplc-xlnet": "aplc"}
 
 
 def tiny_recipe(name="glocalxml", *overrides):

@@ -24,6 +24,7 @@ from typing import Any
 from glocal.errors import ConfigError
 
 __all__ = [
+    "AplcConfig",
     "AttentionConfig",
     "CandidatesConfig",
     "DocumentConfig",
@@ -107,6 +108,35 @@ class AttentionConfig:
     temperature: float = option(1.0, "τ of the attention's softmax", above=0)
     bias: bool = option(True, "a bias for each label")
     stop_gradient: bool = option(False, "no gradient from this expert into the encoder")
+
+
+@dataclass(frozen=True)
+class AplcConfig:
+    """Adaptive probabilistic label clusters: rare labels in smaller output layers behind gates."""
+
+    partition: tuple[float, ...] = option(
+        (0.5, 0.5), "shares of the labels in the head and each tail, by falling training frequency"
+    )
+    q: float = option(2.0, "each tail is this many times narrower than the one before", at_least=1)
+    hidden_size: int = option(
+        0, "width of the layer between encoder and labels (0: as wide as the encoder)", at_least=0
+    )
+    tail: str = option(
+        "official",
+        "a tail's projection: with layer norm and ReLU (the published code), or linear alone",
+        choices=("official", "plain"),
+    )
+    bias: bool = option(
+        True, "a bias for each label and gate, started at the training prior's log-odds"
+    )
+    reduction: str = option(
+        "sum",
+        "of the loss: summed over a text's scored labels, their mean, or Eq. 5's ratio of sums",
+        choices=("sum", "document", "ratio"),
+    )
+    skip_tails: bool = option(
+        True, "train a tail on the texts with a label in it alone (off: fixed shapes on a GPU)"
+    )
 
 
 @dataclass(frozen=True)
@@ -205,6 +235,7 @@ class Recipe:
     labels: LabelsConfig = field(default_factory=LabelsConfig)
     document: DocumentConfig = field(default_factory=DocumentConfig)
     attention: AttentionConfig = field(default_factory=AttentionConfig)
+    aplc: AplcConfig = field(default_factory=AplcConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     candidates: CandidatesConfig = field(default_factory=CandidatesConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -382,11 +413,12 @@ def _convert(hint: Any, value: Any) -> Any:
     """The value as the type asked for, or `_WRONG`."""
     origin = typing.get_origin(hint)
     if origin is tuple:
-        return (
-            tuple(value)
-            if isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
-            else _WRONG
-        )
+        if not isinstance(value, list | tuple):
+            return _WRONG
+        items = tuple(_convert(typing.get_args(hint)[0], v) for v in value)
+        strings = typing.get_args(hint)[0] is str
+        wrong = any(i is _WRONG or (strings and i != v) for i, v in zip(items, value, strict=True))
+        return _WRONG if wrong else items
     if origin is dict:
         numbers = isinstance(value, Mapping) and all(_is_number(v) for v in value.values())
         return {str(k): float(v) for k, v in value.items()} if numbers else _WRONG
@@ -406,7 +438,7 @@ def _is_number(value: Any) -> bool:
 def _describe(hint: Any) -> str:
     origin = typing.get_origin(hint)
     if origin is tuple:
-        return "a list of strings"
+        return f"a list of {'strings' if typing.get_args(hint)[0] is str else 'numbers'}"
     if origin is dict:
         return "a table of numbers"
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}

@@ -7,6 +7,7 @@
     │   └── NewerFormatError   it was written by a newer version of the library
     ├── TrainingError          training cannot go on (a loss that is not finite, a foreign checkpoint)
     │   └── Interrupted        the user stopped a run; its state is saved
+    ├── NotFittedError         a `Tagger` was used before it was fitted (`glocal.tagger`)
     └── MissingExtraError      an optional package is not installed; names the `pip install` line
 
 Messages say what happened, the value seen, what was expected and how to mend it. The command line

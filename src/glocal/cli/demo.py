@@ -56,6 +56,9 @@ def demo(
         int, typer.Option(min=1, help="Training texts used; there are about 58,000.")
     ] = TRAIN_TEXTS,
     baseline: Annotated[bool, typer.Option(help="Also train the TF-IDF linear baseline.")] = True,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted demo.")
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a model at an --out of your choice.")
     ] = False,
@@ -80,6 +83,7 @@ def demo(
             out=out,
             dev=data.dev,
             label_table=data.label_table,
+            resume=resume,
             overwrite=overwrite or out == OUT,
             device=device,
             listener=progress,

@@ -28,6 +28,8 @@ COMMANDS = {
     "predict": "glocal.cli.predict",
     "explain": "glocal.cli.explain",
     "ensemble": "glocal.cli.ensemble",
+    "ablate": "glocal.cli.ablate",
+    "analyze": "glocal.cli.analyze",
     "recipes": "glocal.cli.recipes",
 }
 COMPLETION_OPTIONS = ("install_completion", "show_completion")

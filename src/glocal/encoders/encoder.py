@@ -77,7 +77,9 @@ class Encoder(nn.Module):
     def forward(self, batch: Batch) -> Features:
         """Hidden states of the layers asked for."""
         mask = batch.attention_mask if batch.padded else None
-        inputs: dict[str, Any] = {"input_ids": batch.input_ids, "attention_mask": mask}
+        inputs: dict[str, Any] = {"input_ids": batch.input_ids}
+        # Numbers, as tokenizers give them: some encoders (XLNet) calculate with the mask.
+        inputs["attention_mask"] = None if mask is None else mask.long()
         if self.cls_type_id:
             inputs["token_type_ids"] = self._segments(batch.input_ids)
         inputs["output_hidden_states"] = True

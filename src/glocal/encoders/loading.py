@@ -54,7 +54,7 @@ def model_from_config(mapping: dict[str, Any], config: EncoderConfig) -> Any:
         raise ModelError("the encoder's config.json has no 'model_type'")
     model_config = AutoConfig.for_model(model_type, **fields)
     build: Callable[..., Any] = AutoModel.from_config
-    return build(model_config, attn_implementation=config.attention)
+    return build(model_config, attn_implementation=_attention(config))
 
 
 def minilm_folder() -> Path:
@@ -121,10 +121,15 @@ def _load_weights(source: str, config: EncoderConfig) -> Any:
     hide_progress()
     try:
         return AutoModel.from_pretrained(
-            source, attn_implementation=config.attention, dtype=torch.float32
+            source, attn_implementation=_attention(config), dtype=torch.float32
         )
     except (OSError, ValueError, ImportError) as error:
         raise _not_found(source, error) from error
+
+
+def _attention(config: EncoderConfig) -> str | None:
+    """`None` is `sdpa` where the architecture has it (XLNet does not), else `eager`."""
+    return None if config.attention == "sdpa" else config.attention
 
 
 def _not_found(source: str, error: Exception) -> ModelError:

@@ -240,7 +240,7 @@ class Predictor:
         self.check_k(k)
         best = self.predict([text], k=k)[COMBINED]
         labels = best.indices[0]
-        parts = self.predict([text], candidates=labels[None], per_expert=True)
+        parts = self.predict([text], k=k, candidates=labels[None], per_expert=True)
         system = self.system
         assert isinstance(system, ExpertMixture)
         ids, offsets, word_ids = self.tokenizer.encode_with_offsets(

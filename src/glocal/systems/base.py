@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -87,6 +88,15 @@ class System(nn.Module, ABC):
     @abstractmethod
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """All parameters by the name of their learning rate."""
+
+    def denominator(self, gold: Any, positions: np.ndarray) -> float:
+        """What the loss of a step is divided by, over all its parts and processes.
+
+        Args:
+            gold: CSR matrix of all gold labels; columns from `n_labels` on are outside the space.
+            positions: The step's documents.
+        """
+        return float(len(positions))
 
     @property
     def recordable(self) -> bool:

@@ -36,12 +36,12 @@ def draw_candidates(
         hard: (B, h) labels that are not gold, −1 where there are fewer.
         n_random: Labels drawn for each document.
         n_labels: Size of the label space.
-        seed: Of the run, and the step: the draw does not depend on what came before it.
+        seed: Of the run, and the step: with a document's position they decide its draw, so that it
+            depends neither on what came before nor on how a step is dealt out.
     """
     gold = batch.gold
     known = gold if hard is None else torch.cat([gold, hard], dim=1)
-    random = np.random.default_rng([*seed, int(batch.positions[0])])
-    drawn = torch.from_numpy(random.integers(0, n_labels, (len(batch), n_random)))
+    drawn = torch.from_numpy(_random_labels(batch.positions, n_random, n_labels, seed))
     drawn = drawn.to(gold.device)
     fresh = ~(drawn.unsqueeze(2) == known.unsqueeze(1)).any(2)  # (B, R)
     n_known = (known >= 0).sum(1, keepdim=True)
@@ -51,3 +51,17 @@ def draw_candidates(
     targets = torch.zeros_like(weights)
     targets[:, : gold.shape[1]] = (gold >= 0).float()
     return Candidates(labels.clamp(min=0), targets, weights)
+
+
+def _random_labels(
+    positions: np.ndarray, n_random: int, n_labels: int, seed: tuple[int, int]
+) -> np.ndarray:
+    """Uniform labels (B, n_random), each a hash (SplitMix64) of seed, step, document and place."""
+    (key,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
+    places = positions.astype(np.uint64)[:, None] * np.uint64(n_random)
+    state = key + np.uint64(0x9E3779B97F4A7C15) * (places + np.arange(n_random, dtype=np.uint64))
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    state ^= state >> np.uint64(31)
+    unit = (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (unit * n_labels).astype(np.int64)

@@ -15,18 +15,19 @@ from glocal.encoders.loading import load_pretrained, model_from_config, n_layers
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.errors import ConfigError
 from glocal.experts.parse import parse_experts
+from glocal.systems.aplc_xlnet import APLCXLNet
 from glocal.systems.base import LabelStatistics, System
 from glocal.systems.glocalxml import GlocalXML
 from glocal.systems.me_xml import MEXML
-from glocal.systems.mixture import ExpertMixture
 
 __all__ = ["SYSTEMS", "build_system", "rebuild_system"]
 
-_SHORTLIST_FROM = 1000  # labels; fewer are scored in full even on a CPU
+_SHORTLIST_FROM = 4000  # labels; fewer are scored in full even on a CPU
 
-SYSTEMS: dict[str, Callable[..., ExpertMixture]] = {
+SYSTEMS: dict[str, Callable[..., System]] = {
     "glocalxml": GlocalXML,
     "me-xml": MEXML,
+    "aplc-xlnet": APLCXLNet,
 }
 
 
@@ -60,7 +61,7 @@ def rebuild_system(
 
 
 def _assemble(
-    system: Callable[..., ExpertMixture],
+    system: Callable[..., System],
     recipe: Recipe,
     model: Any,
     tokenizer: TextTokenizer,
@@ -98,7 +99,7 @@ def _resolve_candidates(recipe: Recipe, n_labels: int, device_type: str) -> Reci
     return replace(recipe, candidates=replace(recipe.candidates, mode=mode))
 
 
-def _system_class(name: str) -> Callable[..., ExpertMixture]:
+def _system_class(name: str) -> Callable[..., System]:
     if name in SYSTEMS:
         return SYSTEMS[name]
     close = difflib.get_close_matches(name, SYSTEMS, n=1, cutoff=0.4)

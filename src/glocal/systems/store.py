@@ -90,8 +90,9 @@ def load_model(path: str | Path) -> StoredModel:
         system = rebuild_system(recipe, statistics, folder / "encoder" / "config.json", tokenizer)
         system.load_state_dict(load_file(folder / "model.safetensors"))
         metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+        temperature = float(settings["temperature"])
     system.eval()
-    return StoredModel(system, recipe, labels, tokenizer, float(settings["temperature"]), metrics)
+    return StoredModel(system, recipe, labels, tokenizer, temperature, metrics)
 
 
 def read_labels(path: str | Path) -> LabelSpace:
@@ -101,7 +102,7 @@ def read_labels(path: str | Path) -> LabelSpace:
 
 
 def _write(folder: Path, model: StoredModel) -> None:
-    from safetensors.torch import save_file
+    from glocal.systems.weights import write_tensors
 
     settings = {
         "format_version": FORMAT_VERSION,
@@ -118,8 +119,7 @@ def _write(folder: Path, model: StoredModel) -> None:
     encoder = model.system.encoder
     config = {**encoder.model.config.to_dict(), "glocal_layers": encoder.total_layers}
     (folder / "encoder" / "config.json").write_text(_json(config), encoding="utf-8")
-    weights = {name: t.detach().cpu().contiguous() for name, t in model.system.state_dict().items()}
-    save_file(weights, folder / "model.safetensors")
+    write_tensors(model.system.state_dict(), folder / "model.safetensors")
     (folder / "metrics.json").write_text(_json(model.metrics), encoding="utf-8")
     (folder / "README.md").write_text(_card(model), encoding="utf-8")
 

@@ -7,22 +7,25 @@ renamed; the one before it is removed only then. No pickle.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
 from glocal.errors import TrainingError
 from glocal.systems.base import System
+from glocal.systems.weights import write_tensors
 
 __all__ = ["RunFolder", "RunState", "random_state", "seed_everything"]
 
@@ -40,6 +43,7 @@ class RunState:
     stale_evaluations: int = 0
     averaged: int = 0
     seconds: float = 0.0
+    losses: list[float] = field(default_factory=list)  # of the steps since the last log line
     evaluations: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -81,12 +85,12 @@ class RunFolder:
             random_states: Of every process, from `random_state`.
         """
         final = self.path / f"checkpoint-{state.step}"
-        with temporary_dir(final) as folder:
-            save_file(_cpu(system.state_dict()), folder / "model.safetensors")
-            save_file(_optimizer_tensors(system, optimizer), folder / "optimizer.safetensors")
-            save_file(_cpu(average), folder / "average.safetensors")
+        with self._writing(), temporary_dir(final) as folder:
+            write_tensors(system.state_dict(), folder / "model.safetensors")
+            write_tensors(_optimizer_tensors(system, optimizer), folder / "optimizer.safetensors")
+            write_tensors(average, folder / "average.safetensors")
             for rank, states in enumerate(random_states):
-                save_file(dict(states), folder / f"random-{rank}.safetensors")
+                write_tensors(states, folder / f"random-{rank}.safetensors")
             (folder / "state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
             replace_dir(folder, final)
         for old in self.path.iterdir():
@@ -112,15 +116,17 @@ class RunFolder:
             _restore_optimizer(system, optimizer, load_file(latest / "optimizer.safetensors"))
             _restore_random(load_file(latest / f"random-{rank}.safetensors"))
             average = load_file(latest / "average.safetensors")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TrainingError(f"the checkpoint {latest} cannot be read: {error}") from error
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            raise TrainingError(
+                f"the checkpoint {latest} cannot be read: {error}; start anew with --overwrite"
+            ) from error
         return state, {name: t.to(device) for name, t in average.items()}
 
     def save_best(self, weights: Mapping[str, Tensor]) -> None:
         """Keep the weights of the best evaluation so far."""
         from safetensors.torch import save as to_bytes
 
-        with atomic_write(self.best_path) as file:
+        with self._writing(), atomic_write(self.best_path) as file:
             file.write(to_bytes(_cpu(weights)))
 
     def load_best(self) -> dict[str, Tensor]:
@@ -129,7 +135,7 @@ class RunFolder:
 
     def log(self, entry: Mapping[str, Any]) -> None:
         """Append a line to the training log."""
-        with self.log_path.open("a", encoding="utf-8") as file:
+        with self._writing(), self.log_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
     def cut_log(self, step: int) -> None:
@@ -140,6 +146,19 @@ class RunFolder:
         kept = [line for line in lines if _logged_step(line) <= step]
         with atomic_write(self.log_path) as file:
             file.write("".join(f"{line}\n" for line in kept).encode())
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A failure to write is reported with what can still be done."""
+        try:
+            yield
+        except OSError as error:
+            latest = self.latest()
+            kept = f"{latest.name} is kept: add --resume" if latest else "start anew"
+            raise TrainingError(
+                f"cannot save the state of the run in {self.path}: {error.strerror or error}; "
+                f"make room or mend the folder, then repeat the command ({kept})"
+            ) from error
 
     def remove(self) -> None:
         """Delete the folder and all it holds."""
@@ -160,7 +179,7 @@ def _cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _optimizer_tensors(system: System, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     names = {id(p): name for name, p in system.named_parameters()}
     return {
-        f"{key}|{names[id(parameter)]}": torch.as_tensor(value).detach().cpu().contiguous()
+        f"{key}|{names[id(parameter)]}": torch.as_tensor(value)
         for parameter, values in optimizer.state.items()
         for key, value in values.items()
     }
@@ -193,4 +212,4 @@ def _restore_random(states: Mapping[str, Tensor]) -> None:
 def seed_everything(seed: int, rank: int) -> None:
     """Seed what draws numbers during training; each process has its own dropout."""
     torch.manual_seed(seed * 1000 + rank)
-    np.random.seed(seed)  # noqa: NPY002 - third-party code may use the global generator
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - third-party code may use the global generator

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, broadcast_object_list, gather_object
+from accelerate.utils import DistributedDataParallelKwargs, gather_object
 from torch import Tensor, nn
 
 from glocal.errors import ConfigError
@@ -37,9 +37,9 @@ class Engine:
         on_cpu = device == "cpu" or not torch.cuda.is_available()
         self.precision = self._choose_precision(precision, on_cpu=on_cpu)
         mixed = {"fp32": "no"}.get(self.precision, self.precision)
-        # An expert may go unused in a step (no candidates), so unused parameters are looked for
-        # only when several processes run; buffers are constant.
-        ddp = DistributedDataParallelKwargs(broadcast_buffers=False)
+        # Some encoders have weights that go unused here (XLNet's mask embedding), which several
+        # processes would wait for in vain; buffers are constant.
+        ddp = DistributedDataParallelKwargs(broadcast_buffers=False, find_unused_parameters=True)
         self.accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[ddp])
         self.device: torch.device = self.accelerator.device
         self.rank: int = self.accelerator.process_index
@@ -92,10 +92,6 @@ class Engine:
     def gather(self, items: list[Any]) -> list[Any]:
         """Every process's items, in the order of the processes."""
         return list(gather_object(items)) if self.world > 1 else items
-
-    def from_main(self, value: Any) -> Any:
-        """The main process's value, everywhere."""
-        return broadcast_object_list([value])[0] if self.world > 1 else value
 
     def mean(self, value: float) -> float:
         """The mean over processes."""

@@ -81,14 +81,16 @@ class Loop:
         self.data, self.config, self.engine = data, config, engine
         self.folder, self.state, self.evaluate, self.listener = folder, state, evaluate, listener
         self.parts = engine.world * config.accumulation
-        if len(data.tokens) < self.parts:
+        if min(len(data.tokens), config.batch_size) < self.parts:
             raise ConfigError(
-                f"{len(data.tokens)} training texts cannot be dealt out to {engine.world} "
-                f"processes × {config.accumulation} accumulation parts"
+                f"a batch of {config.batch_size} (train.batch_size) of {len(data.tokens)} training "
+                f"texts cannot be dealt out to {engine.world} processes × {config.accumulation} "
+                f"accumulation parts"
             )
         self.system = system
         self.model, self.optimizer = engine.wrap(system, optimizer)
         self.average: dict[str, Tensor] = {}
+        self.losses: list[Tensor] = []  # of the steps since the last log line
         self.steps_per_epoch = len(self._epoch(0))
         self.steps = self.steps_per_epoch * config.epochs
         self.trained = [p for p in system.parameters() if p.requires_grad]
@@ -98,30 +100,30 @@ class Loop:
         recorded = config.graphs and alone and engine.precision in dtypes and not config.compile
         self.graphs = StepGraphs(system, dtypes[engine.precision]) if recorded else None
         # Few shapes on a GPU, so that kernels and graphs are used again; no waste on a CPU.
-        self.multiple = 64 if engine.device.type == "cuda" else 8
+        self.multiple = 64 if engine.device.type == "cuda" else 1
 
     # --- the run ------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Train from the state's step to the end, or until patience runs out."""
         config, state = self.config, self.state
-        started, documents, losses = time.monotonic(), 0, []
+        started, documents = time.monotonic(), 0
         before = state.seconds
+        self.losses = [torch.tensor(loss, device=self.engine.device) for loss in state.losses]
         evaluation_steps = self._evenly(config.evaluations or config.epochs)
         checkpoint_steps = self._evenly(config.epochs * (config.checkpoints + 1))
         log_every = max(1, self.steps_per_epoch // 20)
         self.model.train()
         with _Signals(self), _Prefetch(self._batches(state.step), self.engine.device) as batches:
-            while state.step < self.steps:
+            while state.step < self.steps and not self._patience_is_out():
                 loss, count = self._step(batches)
-                losses.append(loss)
+                self.losses.append(loss)
                 documents += count
                 state.step += 1
                 self._update_average()
                 if state.step % log_every == 0 or state.step == self.steps:
                     state.seconds = before + time.monotonic() - started
-                    self._report(losses, documents / max(1e-9, time.monotonic() - started))
-                    losses = []
+                    self._report(documents / max(1e-9, time.monotonic() - started))
                 if self.evaluate is not None and state.step in evaluation_steps:
                     self._evaluate()
                 state.seconds = before + time.monotonic() - started
@@ -129,11 +131,10 @@ class Loop:
                     self._checkpoint()
                 if self._interrupted():
                     self._save_and_leave()
-                if config.patience and state.stale_evaluations >= config.patience:
-                    self.listener.on_message(
-                        f"stopped at step {state.step}: no gain in {config.patience} evaluations"
-                    )
-                    break
+        if self._patience_is_out():
+            self.listener.on_message(
+                f"stopped at step {state.step}: no gain in {config.patience} evaluations"
+            )
 
     def _step(self, batches: Iterator[Batch]) -> tuple[Tensor, int]:
         """One optimizer step, in as many parts as the recipe says."""
@@ -191,7 +192,7 @@ class Loop:
             left=facts.cls_last,
             gold=self.data.gold,
             n_labels=self.data.n_labels,
-            denominator=len(positions) / self.engine.world,
+            denominator=self.system.denominator(self.data.gold, positions) / self.engine.world,
             multiple=self.multiple,
         )
 
@@ -200,16 +201,32 @@ class Loop:
     def _evenly(self, count: int) -> set[int]:
         return {math.ceil(self.steps * (i + 1) / count) for i in range(count)}
 
-    def _report(self, losses: list[Tensor], speed: float) -> None:
-        loss = self.engine.mean(float(torch.stack(losses).mean()))
+    def _patience_is_out(self) -> bool:
+        patience = self.config.patience
+        return patience > 0 and self.state.stale_evaluations >= patience
+
+    def _check_finite(self, *, loss: float | None = None) -> None:
+        """Stop before anything worthless is evaluated, saved or reported."""
+        if loss is None:
+            finite = torch.stack([p.detach().isfinite().all() for p in self.trained]).all()
+            found = "" if bool(finite) else "some weights were no longer finite"
+        else:
+            found = "" if math.isfinite(loss) else f"the loss became {loss}"
+        if not found:
+            return
+        saved = self.folder.latest()
+        kept = f" (the last checkpoint is kept: {saved})" if saved else ""
+        raise TrainingError(
+            f"{found} at step {self.state.step} of {self.steps}; lower the learning rates "
+            f"(train.rates), clip (train.clip_norm) or use train.precision=fp32, and start anew "
+            f"with --overwrite{kept}"
+        )
+
+    def _report(self, speed: float) -> None:
         state = self.state
-        if not math.isfinite(loss):
-            saved = self.folder.latest()
-            where = f" from {saved}" if saved else ""
-            raise TrainingError(
-                f"the loss became {loss} at step {state.step} of {self.steps}; lower the learning "
-                f"rates (train.rates) or use train.precision=fp32, and resume{where} or start anew"
-            )
+        loss = self.engine.mean(float(torch.stack(self.losses).mean()))
+        self.losses = []
+        self._check_finite(loss=loss)
         left = state.seconds / max(1, state.step) * (self.steps - state.step)
         info = {
             "step": state.step,
@@ -233,12 +250,13 @@ class Loop:
         if not self.average:
             self.average = {name: w.clone() for name, w in weights.items()}
             return
-        torch._foreach_lerp_(
-            list(self.average.values()), list(weights.values()), 1.0 / self.state.averaged
-        )
+        # By name: the averages of a resumed run come in another order.
+        averages = [self.average[name] for name in weights]
+        torch._foreach_lerp_(averages, list(weights.values()), 1.0 / self.state.averaged)
 
     def _evaluate(self) -> None:
         assert self.evaluate is not None
+        self._check_finite()
         state = self.state
         with _Swapped(self.system, self.average):
             scores = self.evaluate()
@@ -257,6 +275,8 @@ class Loop:
             self.listener.on_evaluation({**entry, "metric": self.config.metric, "best": better})
 
     def _checkpoint(self) -> None:
+        self._check_finite()
+        self.state.losses = [self.engine.mean(float(loss)) for loss in self.losses]
         states = self.engine.gather([random_state()])
         if self.engine.is_main:
             self.folder.save(

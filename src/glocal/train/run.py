@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,9 +78,10 @@ def fit(
         listener: Is told what happens.
     """
     started = time.monotonic()
-    target, listener = Path(out), listener or TrainListener()
+    target = Path(out)
     folder = RunFolder(target)
     engine = Engine(device, recipe.train.precision)
+    listener = listener if listener is not None and engine.is_main else TrainListener()
     _check_target(target, folder, resume=resume, overwrite=overwrite)
     check_metric_name(recipe.train.metric)
     seed_everything(recipe.train.seed, 0)
@@ -95,7 +97,21 @@ def fit(
     evaluator = None
     if dev is not None:
         evaluator = _Evaluator(system, data, engine, recipe, labels, dev)
-    loop = _prepare_loop(recipe, system, data, engine, folder, evaluator, listener, resume=resume)
+    sets = [
+        (train, data.gold),
+        *([] if evaluator is None or dev is None else [(dev, evaluator.gold)]),
+    ]
+    loop = _prepare_loop(
+        recipe,
+        system,
+        data,
+        engine,
+        folder,
+        evaluator,
+        listener,
+        fingerprint=_fingerprint(recipe, engine, sets),
+        resume=resume,
+    )
     if recipe.train.compile:
         system.encoder.compile(dynamic=True)
     elif not recipe.encoder.gradient_checkpointing:
@@ -134,9 +150,9 @@ def _prepare_loop(
     evaluator: _Evaluator | None,
     listener: TrainListener,
     *,
+    fingerprint: str,
     resume: bool,
 ) -> Loop:
-    fingerprint = _fingerprint(recipe, data, engine)
     seed_everything(recipe.train.seed, engine.rank)
     system.to(engine.device)
     optimizer = build_optimizer(system, recipe.train, engine.device)
@@ -193,12 +209,15 @@ def _label_space(recipe: Recipe, train: Corpus, table: LabelTable | None) -> Lab
     )
 
 
-def _fingerprint(recipe: Recipe, data: TrainingData, engine: Engine) -> str:
-    """What must be the same for a run to be resumed."""
-    settings = json.dumps(recipe_to_mapping(recipe), sort_keys=True)
-    facts = f"{len(data.tokens)} {data.n_labels} {engine.world} {engine.precision}"
-    gold = np.ascontiguousarray(data.gold.indices).tobytes()
-    return hashlib.blake2b(f"{settings}{facts}".encode() + gold, digest_size=16).hexdigest()
+def _fingerprint(recipe: Recipe, engine: Engine, sets: Sequence[tuple[Corpus, Any]]) -> str:
+    """What must be the same for a run to be resumed: settings, processes, texts and labels."""
+    settings = [recipe_to_mapping(recipe), engine.world, engine.precision]
+    digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
+    for corpus, gold in sets:
+        digest.update(f"{corpus.fingerprint()} {gold.shape}".encode())
+        digest.update(np.ascontiguousarray(gold.indptr).tobytes())
+        digest.update(np.ascontiguousarray(gold.indices).tobytes())
+    return digest.hexdigest()
 
 
 class _Evaluator:

@@ -1,0 +1,214 @@
+"""A table of variants, measured: `glocal ablate`.
+
+The main table has a row for each variant (or for each of its experts and their combination), two
+more have macro scores by label frequency (ME-XML Table 3), and where the table was published the
+published numbers stand apart with their source, as they are of other data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from glocal.analysis.grid import Cell, Column, Grid
+from glocal.analysis.output import budget, write_analysis
+from glocal.analysis.plots import Panel, dot_plot
+from glocal.analysis.study import DONE, FAILED, Outcome, StudyData
+from glocal.analysis.tables import VariantTable
+from glocal.config import Recipe
+
+__all__ = ["Ablation"]
+
+_SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
+_PLOTTED = _PUBLISHED = ("P@1", "P@3", "P@5")
+_K = "5"  # of macro scores
+_MACRO = {"P": "precision", "R": "recall", "F": "f1"}
+_GROUPS = {"all_labels": "over all labels of a band", "with_gold": "over labels with gold"}
+
+
+class Ablation:
+    """The outcomes of a table's variants as tables, files and a plot.
+
+    Args:
+        table: What was asked.
+        recipes: Of each variant.
+        data: The texts.
+        outcomes: What is known, in the table's order.
+    """
+
+    def __init__(
+        self,
+        table: VariantTable,
+        recipes: Mapping[str, Recipe],
+        data: StudyData,
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        self.table, self.data, self.outcomes = table, data, outcomes
+        self.done = [outcome for outcome in outcomes if outcome.status == DONE]
+        self.failed = [outcome for outcome in outcomes if outcome.status == FAILED]
+        self.note = f"{data.describe()} {budget(list(recipes.values()))}"
+
+    # --- tables -------------------------------------------------------------------------------
+
+    def grids(self) -> list[Grid]:
+        """Everything there is to show, for a page."""
+        return [self.main(), *(self.bands(group) for group in _GROUPS), *self._published()]
+
+    def short_grids(self) -> list[Grid]:
+        """What fits a terminal."""
+        return [self.main(), self._band_summary()]
+
+    def main(self) -> Grid:
+        """The scores; what failed or was not run is a row without them."""
+        parts = [Column("part", "text")] if self.table.parts else []
+        columns = [Column("variant", "text"), *parts, *map(Column, _SHOWN)]
+        grid = Grid(
+            f"{self.table.title} ({self.data.split})",
+            [*columns, Column("train s", "number")],
+            note=" ".join([self.note, *self._missing()]),
+        )
+        found = {outcome.name: outcome for outcome in self.outcomes}
+        for variant in self.table.variants:
+            outcome = found.get(variant.name)
+            for part in self._parts(outcome):
+                scores = [outcome.score(n, part) if outcome else None for n in _SHOWN]
+                seconds = outcome.seconds if outcome and outcome.status == DONE else None
+                label = [part] if self.table.parts else []
+                grid.rows.append((variant.title, *label, *scores, seconds))
+        return grid
+
+    def _parts(self, outcome: Outcome | None) -> list[str]:
+        experts = outcome.parts if outcome is not None and self.table.parts else []
+        return [*experts, "combined"]
+
+    def _missing(self) -> Iterator[str]:
+        known = {outcome.name for outcome in self.done + self.failed}
+        absent = [v.name for v in self.table.variants if v.name not in known]
+        for outcome in self.failed:
+            yield f"{outcome.name} failed: {outcome.error}."
+        if absent:
+            yield f"Not run yet: {', '.join(absent)}."
+
+    def bands(self, group: str) -> Grid:
+        """Macro P, R and F at 5 of every variant's combination by label frequency."""
+        names = self._band_names()
+        grid = Grid(
+            f"Macro P, R and F at {_K} by training frequency, {_GROUPS[group]} ({self.data.split})",
+            [
+                Column("variant", "text"),
+                *(Column(f"{band} {letter}") for band in names for letter in _MACRO),
+            ],
+        )
+        for outcome in self.done:
+            grid.rows.append((outcome.title, *self._band_values(outcome, "combined", group)))
+        return grid
+
+    def _band_summary(self) -> Grid:
+        names = self._band_names()
+        grid = Grid(
+            f"Macro F at {_K} by training frequency: all labels of a band; those with gold",
+            [Column("variant", "text"), *(Column(name) for _ in _GROUPS for name in names)],
+        )
+        letter = list(_MACRO).index("F")
+        for outcome in self.done:
+            values = [
+                value
+                for group in _GROUPS
+                for value in self._band_values(outcome, "combined", group)[letter :: len(_MACRO)]
+            ]
+            grid.rows.append((outcome.title, *values))
+        return grid
+
+    def _band_names(self) -> list[str]:
+        """Bands of the training frequency; what no training text has is in none."""
+        macro = self.done[0].report["macro"]["combined"][_K] if self.done else {}
+        return [band for band in macro if band not in ("overall", "unseen")]
+
+    def _band_values(self, outcome: Outcome, part: str, group: str) -> list[Cell]:
+        macro = outcome.report["macro"][part][_K]
+        return [macro[band][group][key] for band in self._band_names() for key in _MACRO.values()]
+
+    def _published(self) -> Iterator[Grid]:
+        if not self.table.published:
+            return
+        parts = [Column("part", "text")] if self.table.parts else []
+        columns = [Column("variant", "text"), *parts, *map(Column, _PUBLISHED)]
+        grid = Grid(f"As published: {self.table.published}", columns)
+        for variant in self.table.variants:
+            for part, values in variant.published.items():
+                label = [part] if self.table.parts else []
+                grid.rows.append((variant.title, *label, *(v / 100 for v in values)))
+        yield grid
+
+    # --- files --------------------------------------------------------------------------------
+
+    def write(self, out: Path, *, plots: bool = True) -> list[Path]:
+        """Write Markdown, CSV, JSON and plots into a folder; gives their paths."""
+        stem = out / self.table.name
+        paths = write_analysis(
+            stem,
+            self.grids(),
+            table=self._csv(),
+            document=self.to_dict(),
+            heading=self.table.title,
+        )
+        if plots and self.done:
+            paths += self._plot(stem)
+        return paths
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "table": self.table.name,
+            "title": self.table.title,
+            "split": self.data.split,
+            "note": self.note,
+            "published": self.table.published,
+            "variants": [
+                {**asdict(outcome), "published": dict(variant.published)}
+                for variant in self.table.variants
+                for outcome in self.outcomes
+                if outcome.name == variant.name
+            ],
+        }
+
+    def _csv(self) -> Grid:
+        """One row for each variant and part, with every metric there is."""
+        metrics = list(self.done[0].report["scores"]["combined"]) if self.done else []
+        macro = [
+            f"{band} macro-{letter}@{_K}{' (with gold)' if group == 'with_gold' else ''}"
+            for group in _GROUPS
+            for band in self._band_names()
+            for letter in _MACRO
+        ]
+        names = ["variant", "title", "status", "split", "part", *metrics, *macro, "train_seconds"]
+        grid = Grid(self.table.title, [Column(name) for name in names])
+        for outcome in self.outcomes:
+            head = (outcome.name, outcome.title, outcome.status, outcome.split)
+            if outcome.status != DONE:
+                grid.rows.append((*head, *[None] * (len(names) - len(head))))
+                continue
+            for part in [*outcome.parts, "combined"]:
+                scores = [outcome.score(name, part) for name in metrics]
+                bands = [v for g in _GROUPS for v in self._band_values(outcome, part, g)]
+                grid.rows.append((*head, part, *scores, *bands, outcome.seconds))
+        return grid
+
+    def _plot(self, stem: Path) -> list[Path]:
+        experts = dict.fromkeys(part for outcome in self.done for part in outcome.parts)
+        parts = [*(experts if self.table.parts else ()), "combined"]
+        panels = [
+            Panel(
+                f"{metric} ({self.data.split})",
+                {part: [_percent(o.score(metric, part)) for o in self.done] for part in parts},
+            )
+            for metric in _PLOTTED
+        ]
+        rows = [outcome.title for outcome in self.done]
+        return dot_plot(stem, panels, rows=rows, title=self.table.title, note=self.note)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value

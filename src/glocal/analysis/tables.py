@@ -1,0 +1,235 @@
+"""Named tables of variants: what `glocal ablate` trains, as TOML.
+
+    title = "…"              recipe = "me-xml"       parts = false
+    published = "where the published numbers come from"
+    [settings]               for every variant
+    [[variants]]
+    name = "1-expert"        title = "1 expert"      settings = { experts = ["D-last"] }
+    published = { combined = [P@1, P@3, P@5] }
+
+- a built-in table by name, or a file of one's own by a path ending in .toml;
+- settings of the user go to every variant, under what makes the variants differ; a setting that
+  variants differ in cannot be given, as it would make rows that are not what they say.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from glocal.config import Recipe, load_recipe, parse_override
+from glocal.errors import ConfigError
+
+__all__ = ["Variant", "VariantTable", "load_table", "resolve", "select", "table_names"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # names become folders
+_TABLE_KEYS = {"title", "recipe", "parts", "published", "settings", "variants"}
+_VARIANT_KEYS = {"name", "title", "settings", "published"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table.
+
+    Attributes:
+        name: Short, of letters, digits, dots and dashes; its folder is called so.
+        title: As the row is headed.
+        settings: Dotted keys of the recipe that make it what it is.
+        published: P@1, P@3 and P@5 in per cent by part (an expert's name or `combined`).
+    """
+
+    name: str
+    title: str
+    settings: Mapping[str, Any]
+    published: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class VariantTable:
+    """Variants to be trained under one budget and set side by side.
+
+    Attributes:
+        name: Its files are called so.
+        title: Above the table.
+        recipe: The recipe the variants start from.
+        variants: The rows.
+        settings: Dotted keys that hold for every variant, unless the user says otherwise.
+        parts: Whether each expert has a row besides the combination.
+        published: Where published numbers come from.
+    """
+
+    name: str
+    title: str
+    recipe: str
+    variants: tuple[Variant, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    parts: bool = False
+    published: str = ""
+
+
+def table_names() -> list[str]:
+    """Names of the built-in tables."""
+    folder = resources.files("glocal.recipes.tables")
+    return sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml"))
+
+
+def load_table(name_or_path: str) -> VariantTable:
+    """A built-in table by name, or one of the user's own by path.
+
+    Raises:
+        ConfigError: When there is none of this name, or with every problem of the file.
+    """
+    mapping = _read(name_or_path)
+    problems: list[str] = []
+    table = _table(Path(name_or_path).name.removesuffix(".toml"), mapping, problems)
+    if problems:
+        raise ConfigError([f"{name_or_path}: {problem}" for problem in problems])
+    return table
+
+
+def select(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
+    """The variants of these names, in the table's order; all of them without names.
+
+    Raises:
+        ConfigError: For a name that no variant has, with the nearest one.
+    """
+    known = [variant.name for variant in variants]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigError(
+            [
+                f"there is no variant '{name}'{_nearest(name, known)}; there are {', '.join(known)}"
+                for name in unknown
+            ]
+        )
+    return [variant for variant in variants if not names or variant.name in names]
+
+
+def resolve(
+    table: VariantTable, overrides: Sequence[str] = (), *, recipe: str | None = None
+) -> dict[str, Recipe]:
+    """The recipe of every variant, by name.
+
+    Args:
+        table: The variants.
+        overrides: `section.key=value` for every variant.
+        recipe: Another recipe to start from.
+
+    Raises:
+        ConfigError: With every problem of every variant.
+    """
+    _check_overrides(table, overrides)
+    problems: list[str] = []
+    recipes = {}
+    for variant in table.variants:
+        settings = [*_as_overrides(table.settings), *overrides, *_as_overrides(variant.settings)]
+        try:
+            recipes[variant.name] = load_recipe(recipe or table.recipe, settings)
+        except ConfigError as error:
+            problems += [p for p in error.problems if p not in problems]
+    if problems:
+        raise ConfigError(problems)
+    return recipes
+
+
+def _check_overrides(table: VariantTable, overrides: Sequence[str]) -> None:
+    theirs = {key for variant in table.variants for key in variant.settings}
+    problems = []
+    for text in overrides:
+        key, _ = parse_override(text)
+        if any(key == own or own.startswith(f"{key}.") for own in theirs):
+            problems.append(
+                f"'{key}' cannot be set for all variants of '{table.name}': it is what they differ "
+                "in; leave rows out with --only, or write a table of your own"
+            )
+    if problems:
+        raise ConfigError(problems)
+
+
+def _as_overrides(settings: Mapping[str, Any]) -> list[str]:
+    # JSON of strings, numbers, booleans and lists is TOML as well.
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        if name in table_names():
+            return tomllib.loads(
+                (resources.files("glocal.recipes.tables") / f"{name}.toml").read_text("utf-8")
+            )
+        if name.endswith(".toml"):
+            return tomllib.loads(Path(name).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the table {name}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name} is not valid TOML: {error}") from error
+    raise ConfigError(
+        f"there is no table '{name}'{_nearest(name, table_names())}; there are "
+        f"{', '.join(table_names())}, and a path must end in .toml"
+    )
+
+
+def _table(name: str, mapping: Mapping[str, Any], problems: list[str]) -> VariantTable:
+    problems += _unknown_keys(mapping, _TABLE_KEYS, "")
+    rows = mapping.get("variants")
+    if not isinstance(rows, list) or not rows:
+        problems.append("a table needs at least one [[variants]]")
+        rows = []
+    variants = tuple(_variant(row, number, problems) for number, row in enumerate(rows, 1))
+    names = [variant.name for variant in variants]
+    for repeated in sorted({n for n in names if names.count(n) > 1}):
+        problems.append(f"two variants are called '{repeated}'")
+    return VariantTable(
+        name,
+        str(mapping.get("title", name)),
+        str(mapping.get("recipe", "glocalxml")),
+        variants,
+        settings=dict(_flatten(mapping.get("settings", {}))),
+        parts=bool(mapping.get("parts", False)),
+        published=str(mapping.get("published", "")),
+    )
+
+
+def _variant(row: Mapping[str, Any], number: int, problems: list[str]) -> Variant:
+    where = f"variant {number}: "
+    problems += _unknown_keys(row, _VARIANT_KEYS, where)
+    name = row.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        problems.append(
+            f"{where}'name' must be letters, digits, dots and dashes, as it names a folder, "
+            f"not {name!r}"
+        )
+    settings = dict(_flatten(row.get("settings", {})))
+    published = row.get("published", {})
+    return Variant(str(name), str(row.get("title", name)), settings, published)
+
+
+def _unknown_keys(mapping: Mapping[str, Any], known: set[str], where: str) -> list[str]:
+    return [
+        f"{where}unknown key '{key}'{_nearest(key, sorted(known))}"
+        for key in mapping
+        if key not in known
+    ]
+
+
+def _flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _nearest(name: str, valid: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    return f" (did you mean '{close[0]}'?)" if close else ""

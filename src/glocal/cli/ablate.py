@@ -1,0 +1,181 @@
+"""`glocal ablate`: the variants of a table, trained under one budget and set side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.corpora import read_file
+from glocal.cli.options import (
+    AsJson,
+    BatchSize,
+    Device,
+    Format,
+    IdField,
+    LabelSeparator,
+    LabelsField,
+    Override,
+    SkipBadRows,
+    TextField,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from glocal.analysis.study import Outcome, StudyData, StudyView
+    from glocal.train.listener import TrainListener
+
+__all__ = ["app", "finish", "read_study_data", "study_view"]
+
+app = typer.Typer()
+
+Train = Annotated[str, typer.Argument(metavar="TRAIN", help="Training texts with labels.")]
+Dev = Annotated[str | None, typer.Option(help="Texts to choose each variant's best weights on.")]
+Test = Annotated[
+    str | None, typer.Option(help="Texts to measure on; without them --dev is measured on.")
+]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", help="Folder for models, results, tables and plots.")
+]
+RecipeName = Annotated[
+    str | None, typer.Option("--recipe", "-r", help="Another recipe to start from.")
+]
+Parallel = Annotated[
+    int, typer.Option(min=1, help="Variants trained side by side, where memory allows.")
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Train anew what was done before at --out.")
+]
+Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Whether to draw plots.")]
+
+
+@app.command()
+def ablate(
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A table's name, or a path ending in .toml.")
+    ],
+    train: Train,
+    *,
+    out: Out,
+    dev: Dev = None,
+    test: Test = None,
+    recipe: RecipeName = None,
+    override: Override = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only the variant of this name; may be repeated.")
+    ] = None,
+    parallel: Parallel = 1,
+    overwrite: Overwrite = False,
+    plots: Plots = True,
+    as_json: AsJson = False,
+    skip_bad_rows: SkipBadRows = False,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+    format: Format = "auto",
+    text_field: TextField = "text",
+    labels_field: LabelsField = "labels",
+    id_field: IdField = "id",
+    label_separator: LabelSeparator = ";",
+) -> None:
+    """Train the variants of a table and compare them.
+
+    Tables: glocalxml-table3, glocalxml-table4, me-xml-table2, me-xml-table4, or a TOML file. When
+    the command is repeated, finished variants are skipped and interrupted ones resume.
+    """
+    reading: dict[str, Any] = {
+        "format": format,
+        "text_field": text_field,
+        "labels_field": labels_field,
+        "id_field": id_field,
+        "label_separator": label_separator,
+        "skip_bad_rows": skip_bad_rows,
+    }
+    from glocal.analysis.tables import load_table, resolve, select
+
+    variants = load_table(table)
+    chosen = [variant.name for variant in select(variants.variants, only or ())]
+    recipes = resolve(variants, override or (), recipe=recipe)
+    if plots:
+        from glocal.analysis.plots import check_plots
+
+        check_plots()
+    data = read_study_data(train, dev, test, reading)
+
+    from glocal.analysis.ablation import Ablation
+    from glocal.analysis.study import Study
+
+    study = Study(variants.variants, recipes, data, out=out, device=device, batch_size=batch_size)
+    try:
+        study.run(chosen, parallel=parallel, overwrite=overwrite, view=study_view())
+    finally:
+        # Whatever happens to the rest, the tables show what is finished.
+        outcomes = study.outcomes()
+        result = Ablation(variants, recipes, data, outcomes)
+        paths = result.write(out, plots=plots) if outcomes else []
+    if as_json:
+        typer.echo(json.dumps(result.to_dict(), indent=2))
+    else:
+        for grid in result.short_grids():
+            console.stdout().print(grid.rich())
+    finish(paths, [outcome for outcome in outcomes if outcome.name in chosen])
+
+
+def read_study_data(
+    train: str, dev: str | None, test: str | None, reading: dict[str, Any]
+) -> StudyData:
+    """The texts of a study."""
+    from glocal.analysis.study import StudyData
+    from glocal.errors import ConfigError
+
+    if dev is None and test is None:  # before anything is read
+        raise ConfigError("there is nothing to measure on: give --test, --dev or both")
+    return StudyData(
+        read_file(train, require_labels=True, **reading),
+        dev=read_file(dev, **reading) if dev else None,
+        test=read_file(test, **reading) if test else None,
+    )
+
+
+def study_view() -> StudyView:
+    """Shows which variant is at work, its training, and what came out."""
+    from glocal.analysis.study import DONE, StudyView
+    from glocal.cli.training_progress import TrainingProgress, format_scores
+
+    class View(StudyView):
+        """On stderr, like all progress."""
+
+        def on_variant(self, number: int, total: int, title: str) -> None:
+            """Which of how many."""
+            console.note(f"[{number}/{total}] {title}")
+
+        def on_outcome(self, outcome: Outcome, *, skipped: bool) -> None:
+            """Its scores, or why it has none."""
+            if outcome.status != DONE:
+                console.warn(f"{outcome.name} failed: {outcome.error}")
+                return
+            scores = {name: outcome.score(name) or 0.0 for name in ("P@1", "P@3", "P@5")}
+            done = "done before" if skipped else outcome.split
+            console.note(f"{outcome.title}: {done}: {format_scores(scores)}")
+
+        def training(self) -> contextlib.AbstractContextManager[TrainListener]:
+            """A progress bar."""
+            return TrainingProgress()
+
+    return View()
+
+
+def finish(paths: Sequence[Path], outcomes: Sequence[Outcome]) -> None:
+    """Say where the files are; the exit status is 1 when a variant failed."""
+    console.note("\n".join(["Written:", *(f"  {path}" for path in paths)]))
+    failed = [outcome.name for outcome in outcomes if outcome.status == "failed"]
+    if failed:
+        console.error(
+            f"{len(failed)} of {len(outcomes)} variants failed: {', '.join(failed)}\n"
+            "The others are kept; repeat the command to try the failed ones again."
+        )
+        raise typer.Exit(1)

@@ -1,0 +1,238 @@
+"""`glocal analyze`: sweeps over the encoder's layers, and performance by label frequency."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.ablate import (
+    Dev,
+    Out,
+    Overwrite,
+    Parallel,
+    Plots,
+    RecipeName,
+    Test,
+    Train,
+    finish,
+    read_study_data,
+    study_view,
+)
+from glocal.cli.corpora import read_file
+from glocal.cli.options import (
+    AsJson,
+    BatchSize,
+    Device,
+    Format,
+    IdField,
+    LabelSeparator,
+    LabelsField,
+    Override,
+    SkipBadRows,
+    TextField,
+    split_models_and_file,
+)
+from glocal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from glocal.data.corpus import Corpus
+    from glocal.labels.bands import Bands
+    from glocal.predict.evaluation import EvaluationReport
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="analyze",
+    help="Sweep experts over the encoder's layers, or compare models by label frequency.",
+    no_args_is_help=True,
+)
+
+
+@app.command()
+def layers(
+    train: Train,
+    *,
+    out: Out,
+    dev: Dev = None,
+    test: Test = None,
+    second_expert: Annotated[
+        bool,
+        typer.Option("--second-expert", help="Sweep D-n and A-n as ME-XML's second expert."),
+    ] = False,
+    only: Annotated[
+        str | None, typer.Option("--layers", help="Only these layers, such as 0,1,6.")
+    ] = None,
+    recipe: RecipeName = None,
+    override: Override = None,
+    parallel: Parallel = 1,
+    overwrite: Overwrite = False,
+    plots: Plots = True,
+    as_json: AsJson = False,
+    skip_bad_rows: SkipBadRows = False,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+    format: Format = "auto",
+    text_field: TextField = "text",
+    labels_field: LabelsField = "labels",
+    id_field: IdField = "id",
+    label_separator: LabelSeparator = ";",
+) -> None:
+    """Train an expert on each layer of the encoder: scores, gain and divergence by layer.
+
+    By default the local expert beside the global one (GlocalXML Figures 2 to 4). Repeating the
+    command goes on with what is not finished.
+    """
+    reading: dict[str, Any] = {
+        "format": format,
+        "text_field": text_field,
+        "labels_field": labels_field,
+        "id_field": id_field,
+        "label_separator": label_separator,
+        "skip_bad_rows": skip_bad_rows,
+    }
+    wanted = None if only is None else _parse_layers(only)
+    from glocal.analysis.layers import LayerSweep, layer_table, on_layers
+    from glocal.analysis.tables import resolve
+
+    if plots:
+        from glocal.analysis.plots import check_plots
+
+        check_plots()
+    table = layer_table(second_expert=second_expert, recipe=recipe, overrides=override or ())
+    chosen = [] if wanted is None else on_layers(table, wanted)
+    recipes = resolve(table, override or ())
+    data = read_study_data(train, dev, test, reading)
+
+    from glocal.analysis.study import Study
+
+    study = Study(
+        table.variants,
+        recipes,
+        data,
+        out=out / table.name,
+        divergence=True,
+        device=device,
+        batch_size=batch_size,
+    )
+    try:
+        study.run(chosen, parallel=parallel, overwrite=overwrite, view=study_view())
+    finally:
+        # Whatever happens to the rest, table and plots show what is finished.
+        outcomes = study.outcomes()
+        result = LayerSweep(table, recipes, data, outcomes)
+        paths = result.write(out, plots=plots) if outcomes else []
+    if as_json:
+        typer.echo(json.dumps(result.to_dict(), indent=2))
+    else:
+        console.stdout().print(result.grid().rich())
+    finish(paths, outcomes)
+
+
+@app.command()
+def bands(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL [MODEL2] FILE", help="One or two model directories, and labelled texts."
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for tables and plots.")
+    ] = None,
+    band_ranges: Annotated[
+        str | None,
+        typer.Option("--bands", help="Frequency bands, such as few=1-20,medium=21-100,many=101-."),
+    ] = None,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Cut-off of the scores.")] = 5,
+    experts: Annotated[
+        bool, typer.Option("--experts", help="Also each expert of each model by itself.")
+    ] = False,
+    plots: Plots = True,
+    as_json: AsJson = False,
+    skip_bad_rows: SkipBadRows = False,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+    format: Format = "auto",
+    text_field: TextField = "text",
+    labels_field: LabelsField = "labels",
+    id_field: IdField = "id",
+    label_separator: LabelSeparator = ";",
+) -> None:
+    """Macro precision, recall and F1 by label frequency, one or two models side by side."""
+    reading: dict[str, Any] = {
+        "format": format,
+        "text_field": text_field,
+        "labels_field": labels_field,
+        "id_field": id_field,
+        "label_separator": label_separator,
+        "skip_bad_rows": skip_bad_rows,
+    }
+    from glocal.labels.bands import Bands
+
+    models, file = split_models_and_file(paths, command="analyze bands", most=2)
+    ranges = Bands.parse(band_ranges) if band_ranges else Bands()
+    if plots and out is not None:
+        from glocal.analysis.plots import check_plots
+
+        check_plots()
+    corpus = read_file(file, **reading)
+    reports = {
+        path: _evaluate(path, corpus, ranges, k=k, device=device, batch_size=batch_size)
+        for path in models
+    }
+    from glocal.analysis.bands import BandComparison
+
+    result = BandComparison(_series(reports, experts=experts), k=k, source=file)
+    written = [] if out is None else result.write(out, plots=plots)
+    if as_json:
+        typer.echo(json.dumps(result.to_dict(), indent=2))
+    else:
+        for grid in result.grids():
+            console.stdout().print(grid.rich())
+    if written:
+        finish(written, ())
+
+
+def _parse_layers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--layers {text}: expected layer numbers, such as 0,1,6") from None
+
+
+def _evaluate(
+    path: Path, corpus: Corpus, ranges: Bands, *, k: int, device: str, batch_size: int
+) -> EvaluationReport:
+    from glocal.predict.predictor import Predictor
+
+    predictor = Predictor.load(path, device=device, batch_size=batch_size)
+    with console.progress_bar(f"evaluating {path}") as progress:
+        return predictor.evaluate(corpus, ks=(k,), bands=ranges, progress=progress)
+
+
+def _series(
+    reports: dict[Path, EvaluationReport], *, experts: bool
+) -> dict[str, tuple[EvaluationReport, str]]:
+    """The reports by the shortest names that tell the models and their parts apart."""
+    names = _short_names(list(reports))
+    series = {}
+    for path, report in reports.items():
+        parts = [part for part in report.macro if part != "combined"] if experts else []
+        series[names[path]] = (report, "combined")
+        series |= {f"{names[path]} {part}": (report, part) for part in parts}
+    return series
+
+
+def _short_names(paths: Sequence[Path]) -> dict[Path, str]:
+    last = [path.resolve().name for path in paths]
+    return {
+        path: name if last.count(name) == 1 else str(path)
+        for path, name in zip(paths, last, strict=True)
+    }

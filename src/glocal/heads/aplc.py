@@ -1,0 +1,245 @@
+"""Adaptive probabilistic label clusters (APLC-XLNet 3.3): an output layer for many labels.
+
+- frequent labels in the head at full width d, with a gate for each tail; tail t projects the
+  document to d / q^t and scores its labels there: `p = σ(z)` in the head, `σ(gate)·σ(z)` in a tail
+  (Eq. 2), so rare labels cost little memory;
+- the loss (Eq. 5) visits a tail only for the documents with a label in it; the gate of an absent
+  tail has its own BCE with target 0, else nothing would ever close it;
+- logits may be bf16, the loss is fp32, label-chunked, against sparse positives;
+- labels are known outside by their ids; ranks by frequency stay inside.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glocal.heads.clusters import ClusterPriors, Clusters
+from glocal.heads.product import product_bce
+from glocal.losses.chunked import chunked_loss, label_chunks
+
+__all__ = ["APLC", "tail_width"]
+
+
+def tail_width(width: int, q: float, tail: int) -> int:
+    """Width of a tail, counted from 1: d / q^t, at least 1."""
+    return max(1, int(width / q**tail))
+
+
+class Cluster(nn.Module):
+    """The labels of the head or of one tail, scored from the document's vector.
+
+    Args:
+        n_labels: How many.
+        width: Of the document's vector.
+        inner: Width the labels live in; the head has no projection.
+        shape: `official`, `plain` or, for the head, `none`.
+        bias: (n_labels,) initial biases, or none at all.
+    """
+
+    def __init__(
+        self, n_labels: int, width: int, inner: int, *, shape: str, bias: Tensor | None
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        if shape != "none":
+            layers.append(nn.Linear(width, inner, bias=False))
+        if shape == "official":
+            layers += [nn.LayerNorm(inner), nn.ReLU()]
+        self.project = nn.Sequential(*layers)
+        self.weight = nn.Parameter(torch.empty(n_labels, inner).normal_(0.0, 0.02))
+        self.bias = None if bias is None else nn.Parameter(bias.clone())
+
+    def label_tensors(self) -> list[Tensor]:
+        """Label vectors and biases, the labels on their first axis."""
+        return [self.weight] if self.bias is None else [self.weight, self.bias]
+
+    def logits(self, inner: Tensor, labels: slice | Tensor) -> Tensor:
+        """Logits of a slice of labels, (n, C), or of label ids within the cluster, (n, M)."""
+        return linear_logits(inner, [tensor[labels] for tensor in self.label_tensors()])
+
+
+def linear_logits(inner: Tensor, rows: Any) -> Tensor:
+    """Logits of label rows: (C, w) shared by all documents, or (n, M, w) of each."""
+    weight, *bias = rows
+    if weight.dim() == 2:
+        return functional.linear(inner, weight, *bias)
+    logits: Tensor = (weight @ inner.unsqueeze(-1)).squeeze(-1)  # (n, M, w) · (n, w, 1)
+    return logits + bias[0] if bias else logits
+
+
+class APLC(nn.Module):
+    """The output layer.
+
+    Args:
+        clusters: Which labels are where.
+        width: Of the document's vector.
+        q: By which tails narrow.
+        tail: `official` (Linear → LayerNorm → ReLU → Linear) or `plain` (Linear → Linear).
+        priors: Log-odds at which biases start; without them there are no biases.
+    """
+
+    order: Tensor
+    ranks: Tensor
+    sizes: Tensor
+
+    def __init__(
+        self,
+        clusters: Clusters,
+        *,
+        width: int,
+        q: float = 2.0,
+        tail: str = "official",
+        priors: ClusterPriors | None = None,
+    ) -> None:
+        super().__init__()
+        self.bounds, self.width = clusters.bounds, width
+        gates = None if priors is None else torch.from_numpy(priors.gates).float()
+        labels = None if priors is None else torch.from_numpy(priors.labels).float()
+        self.gates = Cluster(clusters.n_tails, width, width, shape="none", bias=gates)
+        self.clusters = nn.ModuleList(
+            Cluster(
+                stop - start,
+                width,
+                tail_width(width, q, number) if number else width,
+                shape=tail if number else "none",
+                bias=None if labels is None else labels[start:stop],
+            )
+            for number, (start, stop) in enumerate(pairwise(clusters.bounds))
+        )
+        # Made again from the stored training counts when a model is loaded.
+        for name, array in (("order", clusters.order), ("ranks", clusters.ranks)):
+            self.register_buffer(name, torch.from_numpy(array), persistent=False)
+        sizes = torch.tensor(clusters.sizes[1:], dtype=torch.float32)
+        self.register_buffer("sizes", sizes, persistent=False)
+
+    @property
+    def n_tails(self) -> int:
+        """Clusters besides the head."""
+        return len(self.clusters) - 1
+
+    def cluster(self, number: int) -> Cluster:
+        """The head (0) or a tail."""
+        found = self.clusters[number]
+        assert isinstance(found, Cluster)
+        return found
+
+    # --- training -----------------------------------------------------------------------------
+
+    def rank_gold(self, gold: Tensor) -> Tensor:
+        """Gold label ids (B, G) as ranks, −1 where there are fewer."""
+        return torch.where(gold >= 0, self.ranks[gold.clamp(min=0)], -1)
+
+    def present(self, ranks: Tensor) -> Tensor:
+        """Which tails hold a label of each document (Eq. 3), (B, K)."""
+        tails = [
+            ((ranks >= start) & (ranks < stop)).any(1) for start, stop in pairwise(self.bounds[1:])
+        ]
+        return torch.stack(tails, 1) if tails else ranks.new_zeros(len(ranks), 0, dtype=torch.bool)
+
+    def n_scored(self, present: Tensor, *, absent_gates: bool) -> Tensor:
+        """Labels the loss of each document visits (Eq. 4), (B,), absent gates too if asked."""
+        scored = self.bounds[1] + (present * self.sizes).sum(1)
+        return scored + (~present).sum(1) if absent_gates else scored
+
+    def loss(
+        self,
+        document: Tensor,
+        gold: Tensor,
+        weights: Tensor,
+        *,
+        budget: int,
+        skip_tails: bool = True,
+    ) -> Tensor:
+        """Σ over documents of weight × (Eq. 5's sum over their scored labels + absent gates).
+
+        Args:
+            document: (B, d).
+            gold: (B, G) label ids, −1 for none.
+            weights: (B,) fp32; what the loss is divided by is in them.
+            budget: Elements of the largest (documents × labels) tensor.
+            skip_tails: Compute a tail for the documents with a label in it alone. Without it the
+                others are computed too, with weight 0: slower, but of fixed shapes.
+        """
+        ranks = self.rank_gold(gold)
+        present = self.present(ranks)
+        gates = self.gates.logits(document, slice(None)).float()  # (B, K)
+        absent = functional.softplus(gates) * ~present
+        total = (absent.sum(1) * weights).sum() + self._head_loss(document, ranks, weights, budget)
+        for number in range(1, self.n_tails + 1):
+            inside = weights * present[:, number - 1]
+            rows = inside.nonzero()[:, 0] if skip_tails else slice(None)
+            # Without documents it still gives every parameter a gradient, of zeros: the optimizer
+            # does the same on one process and on several, whichever of them meets the tail.
+            total = total + self._tail_loss(
+                number,
+                document[rows],
+                gates[rows, number - 1],
+                ranks[rows],
+                inside[rows],
+                budget=budget,
+            )
+        return total
+
+    def _head_loss(self, document: Tensor, ranks: Tensor, weights: Tensor, budget: int) -> Tensor:
+        def chunk_loss(chunk: slice, states: Any, rows: Any) -> Tensor:
+            logits = linear_logits(states[0], rows).float()
+            return _weighted_bce(logits, ranks - chunk.start, weights)
+
+        head = self.cluster(0)
+        chunks = label_chunks(self.bounds[1], documents=len(document), width=1, budget=budget)
+        return chunked_loss(chunk_loss, chunks, [document], head.label_tensors())
+
+    def _tail_loss(
+        self,
+        number: int,
+        document: Tensor,
+        gates: Tensor,
+        ranks: Tensor,
+        weights: Tensor,
+        *,
+        budget: int,
+    ) -> Tensor:
+        start, stop = self.bounds[number : number + 2]
+
+        def chunk_loss(chunk: slice, states: Any, rows: Any) -> Tensor:
+            logits = linear_logits(states[0], rows)
+            return product_bce(states[1], logits, ranks - (start + chunk.start), weights)
+
+        tail = self.cluster(number)
+        chunks = label_chunks(stop - start, documents=len(document), width=1, budget=budget)
+        states = [tail.project(document), gates]
+        return chunked_loss(chunk_loss, chunks, states, tail.label_tensors())
+
+    # --- prediction ---------------------------------------------------------------------------
+
+    def gate_probabilities(self, document: Tensor) -> Tensor:
+        """How likely each tail holds a label, (B, K) fp32."""
+        return torch.sigmoid(self.gates.logits(document, slice(None)).float())
+
+    def probabilities(self, document: Tensor, labels: Tensor) -> Tensor:
+        """Of label ids (M,) shared by all documents, or (B, M) of each, by Eq. 2; fp32."""
+        ranks = self.ranks[labels]
+        gates = self.gate_probabilities(document)
+        found = torch.zeros(len(document), labels.shape[-1], device=document.device)
+        for number, (start, stop) in enumerate(pairwise(self.bounds)):
+            cluster = self.cluster(number)
+            inside = (ranks >= start) & (ranks < stop)
+            columns = (ranks - start).clamp(0, stop - start - 1)
+            scores = torch.sigmoid(cluster.logits(cluster.project(document), columns).float())
+            if number:
+                scores = scores * gates[:, number - 1 : number]
+            found = torch.where(inside, scores, found)
+        return found
+
+
+def _weighted_bce(logits: Tensor, gold: Tensor, weights: Tensor) -> Tensor:
+    """BCE of plain logits (n, C) against columns (n, G), summed over labels and weighted."""
+    width = logits.shape[1]
+    inside = (gold >= 0) & (gold < width)
+    positive = (logits.gather(1, gold.clamp(0, width - 1)) * inside).sum(1)
+    return ((functional.softplus(logits).sum(1) - positive) * weights).sum()

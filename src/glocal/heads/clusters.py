@@ -1,0 +1,146 @@
+"""Label clusters by training frequency: a head and tails, cut by proportions (APLC-XLNet 3.3).
+
+- labels are ranked by falling training count, equal counts by label id, so the same counts always
+  give the same clusters; labels without a training document come last;
+- every cluster has at least one label, however small its share;
+- the prior of each gate and label, for biases that start at their log-odds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from glocal.errors import ConfigError
+
+__all__ = ["ClusterPriors", "Clusters", "cluster_priors", "label_clusters", "partition_sizes"]
+
+_SUM_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Which labels are in the head and in each tail.
+
+    Attributes:
+        order: (L,) label ids by falling training count.
+        bounds: Ranks at which the clusters begin, and the number of labels: cluster t holds the
+            labels of ranks `bounds[t] … bounds[t + 1]`, cluster 0 is the head.
+    """
+
+    order: np.ndarray
+    bounds: tuple[int, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Labels in the head and in each tail."""
+        return [stop - start for start, stop in pairwise(self.bounds)]
+
+    @property
+    def n_labels(self) -> int:
+        """Labels in all clusters."""
+        return self.bounds[-1]
+
+    @property
+    def n_tails(self) -> int:
+        """Clusters besides the head."""
+        return len(self.bounds) - 2
+
+    @property
+    def ranks(self) -> np.ndarray:
+        """(L,) the rank of each label id."""
+        ranks = np.empty_like(self.order)
+        ranks[self.order] = np.arange(len(self.order))
+        return ranks
+
+    @cached_property
+    def cluster_of(self) -> np.ndarray:
+        """(L,) the cluster of each label id, 0 for the head."""
+        return np.searchsorted(self.bounds, self.ranks, side="right") - 1
+
+    def n_visited(self, labels: np.ndarray) -> int:
+        """Labels that the loss of a document with these labels visits (L_i of Eq. 5)."""
+        sizes = self.sizes
+        met: set[int] = set(self.cluster_of[labels].tolist())
+        return sizes[0] + sum(sizes[tail] for tail in met - {0})
+
+
+class ClusterPriors(NamedTuple):
+    """How likely each gate and each label is before a document is read, as log-odds."""
+
+    gates: np.ndarray  # (K,)
+    labels: np.ndarray  # (L,) by rank; in a tail, given that the cluster is present
+
+
+def label_clusters(counts: np.ndarray, partition: Sequence[float]) -> Clusters:
+    """Sort labels by training count and cut them by proportions.
+
+    Args:
+        counts: (L,) training documents of each label; 0 is allowed.
+        partition: Shares of the head and of each tail.
+
+    Raises:
+        ConfigError: When the shares are not positive, do not sum to one, or there are fewer labels
+            than clusters.
+    """
+    order = np.argsort(-counts.astype(np.int64), kind="stable")
+    sizes = partition_sizes(len(counts), partition)
+    return Clusters(order, (0, *(int(bound) for bound in np.cumsum(sizes))))
+
+
+def partition_sizes(n_labels: int, partition: Sequence[float]) -> list[int]:
+    """Labels of each cluster: the shares rounded, at least one each, `n_labels` in all."""
+    _check_partition(n_labels, partition)
+    shares = np.cumsum(partition) / math.fsum(partition)
+    bounds = [0]
+    for place, share in enumerate(shares, start=1):
+        left_for_others = len(partition) - place
+        bound = max(bounds[-1] + 1, round(float(share) * n_labels))
+        bounds.append(min(bound, n_labels - left_for_others))
+    return [stop - start for start, stop in pairwise(bounds)]
+
+
+def _check_partition(n_labels: int, partition: Sequence[float]) -> None:
+    shown = ", ".join(f"{share:g}" for share in partition)
+    if not partition or not all(math.isfinite(share) and share > 0 for share in partition):
+        raise ConfigError(
+            f"'aplc.partition' = [{shown}]: every share must be above 0; "
+            "[1.0] is one cluster, [0.1, 0.2, 0.7] a head and two tails"
+        )
+    total = math.fsum(partition)
+    if abs(total - 1.0) > _SUM_TOLERANCE:
+        raise ConfigError(
+            f"'aplc.partition' = [{shown}] sums to {total:g}; the shares of the head and the tails "
+            "must sum to 1"
+        )
+    if n_labels < len(partition):
+        raise ConfigError(
+            f"'aplc.partition' = [{shown}] makes {len(partition)} clusters, but there are only "
+            f"{n_labels} labels; give at most {n_labels} shares"
+        )
+
+
+def cluster_priors(clusters: Clusters, counts: np.ndarray, n_documents: int) -> ClusterPriors:
+    """Log-odds of gates and labels from the training counts.
+
+    A gate's prior takes a document's labels for independent: 1 − Π (1 − p_j) over its cluster. In a
+    tail a label's prior is divided by its gate's, since the two are multiplied.
+    """
+    smoothed = (counts[clusters.order].astype(np.float64) + 0.5) / (n_documents + 1.0)
+    labels = np.clip(smoothed, 1e-12, 1 - 1e-6)
+    gates = np.empty(clusters.n_tails)
+    for tail, (start, stop) in enumerate(pairwise(clusters.bounds[1:])):
+        gates[tail] = np.clip(-np.expm1(np.log1p(-labels[start:stop]).sum()), 1e-12, 1 - 1e-6)
+        labels[start:stop] = np.clip(labels[start:stop] / gates[tail], 1e-12, 1 - 1e-6)
+    return ClusterPriors(_log_odds(gates), _log_odds(labels))
+
+
+def _log_odds(probability: np.ndarray) -> np.ndarray:
+    odds: np.ndarray = np.log(probability) - np.log1p(-probability)
+    return odds

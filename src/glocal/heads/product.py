@@ -1,0 +1,87 @@
+"""The logarithms of p = σ(a)·σ(b) and of 1 − p, exact from one end of the logits to the other.
+
+With small p, 1 − p rounds to 1; with p near 1 it rounds to 0. So (APLC-XLNet Eq. 2 and 5)
+
+- `log p = logσ(a) + logσ(b)`;
+- `log(1 − p) = log1p(−exp(log p))` where p < 1/2;
+- elsewhere `1 − p = (1 + e^a + e^b) / ((1 + e^a)(1 + e^b))`, and with m = min(a, b), M = max(a, b)
+  `log(1 − p) = softplus(m − softplus(M)) − softplus(m)`, a difference that loses nothing there;
+- the derivative is the same everywhere, `−∂/∂b log(1 − p) = σ(b)·σ(a − softplus(b))`, and lies
+  between 0 and 1: autograd never sees the branches, so neither can poison the other.
+
+Half-precision logits are taken to fp32 first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["log_one_minus_product", "log_product", "product_bce"]
+
+_LOG_HALF = -math.log(2.0)
+
+
+def log_product(a: Tensor, b: Tensor) -> Tensor:
+    """`log(σ(a)·σ(b))`, broadcast."""
+    return functional.logsigmoid(_exact(a)) + functional.logsigmoid(_exact(b))
+
+
+def log_one_minus_product(a: Tensor, b: Tensor) -> Tensor:
+    """`log(1 − σ(a)·σ(b))`, broadcast."""
+    apply: Callable[..., Tensor] = _LogOneMinusProduct.apply
+    return apply(_exact(a), _exact(b))
+
+
+def product_bce(gates: Tensor, logits: Tensor, gold: Tensor, weights: Tensor) -> Tensor:
+    """Binary cross-entropy of p = σ(gate)·σ(logit) against sparse positives, a weighted sum.
+
+    Args:
+        gates: (n,) the gate's logit of each document.
+        logits: (n, C) of a chunk of the cluster's labels.
+        gold: (n, G) the documents' labels as columns of the chunk; others are outside `0 … C`.
+        weights: (n,) of each document's loss.
+    """
+    width = logits.shape[1]
+    inside = (gold >= 0) & (gold < width)
+    gates = gates.unsqueeze(1)
+    negative = log_one_minus_product(gates, logits).sum(1)
+    positive = logits.gather(1, gold.clamp(0, width - 1))  # (n, G)
+    gained = log_product(gates, positive) - log_one_minus_product(gates, positive)
+    return -((negative + (gained * inside).sum(1)) * weights).sum()
+
+
+class _LogOneMinusProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        log_p = functional.logsigmoid(a) + functional.logsigmoid(b)
+        unlikely = log_p < _LOG_HALF
+        value = log_p.clamp(max=_LOG_HALF).exp_().neg_().log1p_()
+        low, high = torch.minimum(a, b), torch.maximum(a, b)
+        likely = functional.softplus(low - functional.softplus(high)) - functional.softplus(low)
+        return torch.where(unlikely, value, likely)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        (grad,) = grad_outputs
+        a, b = ctx.saved_tensors
+        needs_a, needs_b = ctx.needs_input_grad
+        return (
+            (grad * _slope(a, b)).sum_to_size(a.shape) if needs_a else None,
+            (grad * _slope(b, a)).sum_to_size(b.shape) if needs_b else None,
+        )
+
+
+def _slope(x: Tensor, other: Tensor) -> Tensor:
+    """`∂/∂x log(1 − σ(x)·σ(other))`."""
+    return -torch.sigmoid(x) * torch.sigmoid(other - functional.softplus(x))
+
+
+def _exact(logits: Tensor) -> Tensor:
+    return logits.float() if logits.dtype in {torch.float16, torch.bfloat16} else logits

@@ -1,0 +1,1 @@
+"""Tables of variants for `glocal ablate`, one TOML file each."""

@@ -1,0 +1,159 @@
+"""APLC-XLNet: an encoder, a hidden layer, and adaptive probabilistic label clusters.
+
+    encoder → document vector → Linear → tanh → dropout → APLC (a head, gates, ever narrower tails)
+
+XLNet is the published encoder ([CLS] last, padding on the left); any other serves as well. Each of
+the three parts has its own learning rate (4.1): `encoder` η_x, `pooler` η_h, `classifier` η_a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glocal.config import AplcConfig, Recipe
+from glocal.data.batches import Batch
+from glocal.encoders.encoder import Encoder, Features
+from glocal.errors import ConfigError
+from glocal.experts.parse import ExpertSpec
+from glocal.heads.aplc import APLC
+from glocal.heads.clusters import Clusters, cluster_priors, label_clusters
+from glocal.systems.aplc_topk import aplc_topk
+from glocal.systems.base import COMBINED, LabelStatistics, Progress, System
+from glocal.systems.topk import TopK, topk_of
+
+__all__ = ["APLCXLNet", "build_aplc"]
+
+_CHUNK_ELEMENTS = {"cuda": 1 << 28, "cpu": 1 << 22}
+
+
+def build_aplc(
+    config: AplcConfig, clusters: Clusters, width: int, statistics: LabelStatistics
+) -> APLC:
+    """The output layer over labels with these training counts, for document vectors (B, width)."""
+    priors = cluster_priors(clusters, statistics.counts, statistics.n_documents)
+    return APLC(
+        clusters,
+        width=width,
+        q=config.q,
+        tail=config.tail,
+        priors=priors if config.bias else None,
+    )
+
+
+class APLCXLNet(System):
+    """One document vector, scored by label clusters.
+
+    Args:
+        recipe: The settings.
+        encoder: Gives the hidden states.
+        experts: The one document expert (`D-last`) that says which layers stand for the document.
+        statistics: Training label counts.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        encoder: Encoder,
+        experts: Sequence[ExpertSpec],
+        statistics: LabelStatistics,
+    ) -> None:
+        super().__init__()
+        if len(experts) != 1 or experts[0].kind != "D":
+            raise ConfigError(
+                f"'experts' = {[spec.name for spec in experts]}: {recipe.system} scores labels "
+                'from one document vector; name one document expert, experts = ["D-last"]'
+            )
+        self.recipe, self.encoder, self.n_labels = recipe, encoder, statistics.n_labels
+        self.expert_names, self.layers = [experts[0].name], experts[0].layers
+        width = encoder.hidden_size * len(self.layers)
+        inner = recipe.aplc.hidden_size or width
+        self.hidden = nn.Sequential(
+            nn.Linear(width, inner), nn.Tanh(), nn.Dropout(recipe.encoder.dropout)
+        )
+        self.clusters = label_clusters(statistics.counts, recipe.aplc.partition)
+        self.head = build_aplc(recipe.aplc, self.clusters, inner, statistics)
+        if recipe.encoder.freeze:
+            encoder.requires_grad_(False)
+
+    def document(self, batch: Batch) -> Tensor:
+        """The vector the labels are scored from, (B, d_h)."""
+        frozen = self.recipe.encoder.freeze
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+            features: Features = self.encoder(batch)
+        document: Tensor = self.hidden(
+            torch.cat([features.document(layer) for layer in self.layers], dim=-1)
+        )
+        return document
+
+    # --- training -----------------------------------------------------------------------------
+
+    def training_step(self, batch: Batch, progress: Progress) -> Tensor:
+        """Eq. 5 and the absent gates, reduced as the recipe says."""
+        config = self.recipe.aplc
+        document = self.document(batch)
+        budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS.get(
+            document.device.type, 1 << 24
+        )
+        return self.head.loss(
+            document,
+            batch.gold,
+            self._weights(batch),
+            budget=budget,
+            skip_tails=config.skip_tails,
+        )
+
+    def _weights(self, batch: Batch) -> Tensor:
+        """Of each document's loss: one over what it is divided by, (B,) fp32."""
+        if self.recipe.aplc.reduction != "document":
+            return torch.full((len(batch),), 1.0 / batch.denominator, device=batch.gold.device)
+        present = self.head.present(self.head.rank_gold(batch.gold))
+        return 1.0 / (self.head.n_scored(present, absent_gates=True) * batch.denominator)
+
+    def denominator(self, gold: Any, positions: np.ndarray) -> float:
+        """The step's documents, or for Eq. 5's ratio the labels their losses visit."""
+        if self.recipe.aplc.reduction != "ratio":
+            return super().denominator(gold, positions)
+        rows = (gold.indices[gold.indptr[p] : gold.indptr[p + 1]] for p in positions)
+        return float(sum(self.clusters.n_visited(row[row < self.n_labels]) for row in rows))
+
+    @property
+    def recordable(self) -> bool:
+        """With every document in every tail, shapes are fixed; a ratio's divisor never repeats."""
+        return not self.recipe.aplc.skip_tails and self.recipe.aplc.reduction != "ratio"
+
+    # --- prediction ---------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def topk(
+        self,
+        batch: Batch,
+        k: int,
+        *,
+        candidates: Tensor | None = None,
+        allowed: Tensor | None = None,
+        per_expert: bool = False,
+    ) -> dict[str, TopK]:
+        """The best labels by Eq. 2; head and tail probabilities are compared directly."""
+        document = self.document(batch)
+        # In fp32: bf16 logits would tie.
+        with torch.autocast(document.device.type, enabled=False):
+            document = document.float()
+            if candidates is None:
+                found = aplc_topk(self.head, document, k, allowed=allowed)
+            else:
+                scores = self.head.probabilities(document, candidates.clamp(min=0))
+                found = topk_of(scores, candidates, k, allowed)
+        return dict.fromkeys([COMBINED, *(self.expert_names if per_expert else [])], found)
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """The three parts of 4.1."""
+        return {
+            "encoder": list(self.encoder.parameters()),
+            "pooler": list(self.hidden.parameters()),
+            "classifier": list(self.head.parameters()),
+        }

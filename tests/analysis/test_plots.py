@@ -1,0 +1,49 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from glocal.analysis.plots import Panel, bar_plot, check_plots, dot_plot, line_plot
+from glocal.errors import MissingExtraError
+
+TWO = {"first": [1.0, None, 3.0], "second": [2.0, 2.5, float("nan")]}
+
+
+def draw(kind, stem):
+    panels = [Panel("P@1", TWO), Panel("P@5", {"only": [5.0, 6.0, 7.0]})]
+    if kind == "lines":
+        return line_plot(
+            stem, panels, x=[0, 1, 2], x_label="layer", title="Title", note="note " * 40
+        )
+    if kind == "dots":
+        return dot_plot(stem, panels, rows=["a", "b", "c"], title="Title")
+    return bar_plot(stem, panels, groups=["few", "medium", "many"], title="Title", note="note")
+
+
+@pytest.mark.parametrize("kind", ["lines", "dots", "bars"])
+def test_light_and_dark_png_and_svg(tmp_path, kind):
+    paths = draw(kind, tmp_path / "plot")
+    assert [path.name for path in paths] == [
+        "plot.png",
+        "plot.svg",
+        "plot-dark.png",
+        "plot-dark.svg",
+    ]
+    for path in paths:
+        start = path.read_bytes()[:8]
+        assert start == b"\x89PNG\r\n\x1a\n" if path.suffix == ".png" else start == b"<?xml ve"
+    light, dark = (Path(paths[i]).read_text(encoding="utf-8") for i in (1, 3))
+    assert "#ffffff" in light
+    assert "#16181d" in dark
+    assert "#ffffff" not in dark
+
+
+def test_the_same_numbers_give_the_same_file(tmp_path):
+    first, second = (draw("lines", tmp_path / name)[1].read_bytes() for name in ("a", "b"))
+    assert first == second
+
+
+def test_matplotlib_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'glocal\[plots\]'"):
+        check_plots()

@@ -1,0 +1,191 @@
+import json
+import os
+import signal
+from contextlib import nullcontext
+
+import pytest
+
+import glocal.train.run
+from glocal.analysis import execute
+from glocal.analysis.study import Outcome, StudyData, StudyView
+from glocal.analysis.tables import Variant, VariantTable
+from glocal.errors import ConfigError, DataError, Interrupted
+from glocal.train.listener import TrainListener
+from tests.analysis.small import TABLE, small_data, small_study
+from tests.tiny import tiny_corpus
+
+
+class Seen(StudyView):
+    def __init__(self):
+        self.begun, self.ended = [], []
+
+    def on_variant(self, number, total, title):
+        self.begun.append(title)
+
+    def on_outcome(self, outcome, *, skipped):
+        self.ended.append((outcome.name, outcome.status, skipped))
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    def fit(*arguments, **options):
+        raise AssertionError("nothing was to be trained")
+
+    monkeypatch.setattr(glocal.train.run, "fit", fit)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a finished study."""
+    out = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLOCAL_CACHE", str(out / "cache"))
+        outcomes = small_study(out).run()
+    assert [outcome.status for outcome in outcomes] == ["done", "done"]
+    return out
+
+
+def test_every_variant_is_trained_and_measured(finished):
+    one, two = small_study(finished).outcomes()
+    assert (finished / "models" / "one" / "glocal.toml").is_file()
+    assert one.split == two.split == "test"
+    assert one.parts == []
+    assert two.parts == ["D-last", "A-1"]
+    assert 0 <= two.score("P@5", "A-1") <= 1
+    assert one.score("P@5", "A-1") is None
+    assert two.report["documents"]["given"] == 12
+
+
+def test_what_is_finished_is_skipped(finished, no_training):
+    view = Seen()
+    outcomes = small_study(finished).run(view=view)
+    assert view.begun == []
+    assert view.ended == [("one", "done", True), ("two", "done", True)]
+    assert all(outcome.status == "done" for outcome in outcomes)
+
+
+def test_another_test_set_is_measured_without_training(finished, no_training, tmp_path):
+    import shutil
+
+    out = shutil.copytree(finished, tmp_path / "copy")
+    other = small_study(out, data=small_data(test=tiny_corpus(5, 9)))
+    assert [o.report["documents"]["given"] for o in other.run()] == [5, 5]
+
+
+def test_other_settings_are_refused_before_anything_is_lost(finished, no_training):
+    before = (finished / "results" / "one.json").read_text()
+    with pytest.raises(ConfigError, match=r"train.epochs=2 \(now 5\)") as caught:
+        small_study(finished, "train.epochs=5").run()
+    assert len(caught.value.problems) == 2
+    with pytest.raises(ConfigError, match="other training or dev texts"):
+        small_study(finished, data=small_data(train=tiny_corpus(32, 7))).run()
+    assert (finished / "results" / "one.json").read_text() == before
+
+
+def test_a_layer_that_does_not_exist_loses_nothing(finished, no_training):
+    wrong = Variant("deep", "too deep", {"experts": ["A-9"]})
+    table = VariantTable("small", "", "me-xml", (*TABLE.variants, wrong))
+    study = small_study(finished, table=table)
+    with pytest.raises(ConfigError, match="variant 'deep': expert 'A-9': layer 9 does not exist"):
+        study.run()
+    assert [outcome.name for outcome in study.outcomes()] == ["one", "two"]
+
+
+def test_a_failing_variant_does_not_lose_the_others(tmp_path, monkeypatch):
+    fit = glocal.train.run.fit
+
+    def fails_once(recipe, *arguments, **options):
+        if len(recipe.experts) == 1:
+            raise RuntimeError("out of memory\nand more")
+        return fit(recipe, *arguments, **options)
+
+    monkeypatch.setattr(glocal.train.run, "fit", fails_once)
+    one, two = small_study(tmp_path).run()
+    assert (one.status, one.error) == ("failed", "RuntimeError: out of memory")
+    assert two.status == "done"
+    monkeypatch.setattr(glocal.train.run, "fit", fit)
+    view = Seen()
+    assert [o.status for o in small_study(tmp_path).run(view=view)] == ["done", "done"]
+    assert view.begun == ["one expert"]
+
+
+def test_an_interrupted_variant_resumes_to_the_same_result(tmp_path, finished):
+    class StopsSoon(TrainListener):
+        def on_step(self, info):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    class Stopping(StudyView):
+        def training(self):
+            return nullcontext(StopsSoon())
+
+    study = small_study(tmp_path)
+    with pytest.raises(Interrupted, match="stopped while training 'one'"):
+        study.run(view=Stopping())
+    assert [outcome.status for outcome in study.outcomes()] == ["started"]
+    assert list((tmp_path / "models" / "one.run").glob("checkpoint-*"))
+    resumed = study.run()
+    for mine, other in zip(resumed, small_study(finished).outcomes(), strict=True):
+        assert mine.report == other.report
+
+
+def test_only_some(tmp_path):
+    study = small_study(tmp_path)
+    assert [outcome.name for outcome in study.run(["two"])] == ["two"]
+
+
+def test_overwrite_trains_anew(tmp_path):
+    small_study(tmp_path).run(["one"])
+    study = small_study(tmp_path, "train.epochs=1")
+    (outcome,) = study.run(["one"], overwrite=True)
+    assert outcome.recipe["train"]["epochs"] == 1
+
+
+def test_divergence_is_measured_where_there_are_two_experts(tmp_path):
+    one, two = small_study(tmp_path, divergence=True).run()
+    assert one.divergence == {}
+    assert two.divergence["jsd"] > 0
+
+
+def test_without_test_texts_dev_is_measured_and_said(tmp_path):
+    data = small_data(test=None)
+    assert data.split == "dev"
+    assert "the split the weights were chosen on" in data.describe()
+    with pytest.raises(ConfigError, match="--test, --dev or both"):
+        StudyData(tiny_corpus(4))
+
+
+def test_a_damaged_result_is_named(tmp_path):
+    path = tmp_path / "one.json"
+    assert Outcome.load(path) is None
+    for text in ("{", json.dumps({"name": "one"}), "[]"):
+        path.write_text(text)
+        with pytest.raises(DataError, match=r"one\.json: not readable as a variant's result"):
+            Outcome.load(path)
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(ConfigError, match="is a file"):
+        small_study(tmp_path / "out")
+
+
+def dies(job, threads):
+    """Stands for a process that the system kills."""
+    os._exit(9)
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_a_failed_variant(tmp_path, monkeypatch):
+    monkeypatch.setattr(execute, "_child", dies)
+    outcomes = small_study(tmp_path).run(parallel=2)
+    assert [outcome.status for outcome in outcomes] == ["failed", "failed"]
+    assert "status 9" in outcomes[0].error
+
+
+@pytest.mark.slow
+def test_side_by_side_equals_one_by_one(tmp_path, finished):
+    view = Seen()
+    outcomes = small_study(tmp_path).run(parallel=2, view=view)
+    assert {name for name, _, _ in view.ended} == {"one", "two"}
+    for mine, other in zip(outcomes, small_study(finished).outcomes(), strict=True):
+        assert mine.report["scores"] == pytest.approx(other.report["scores"])

@@ -1,0 +1,307 @@
+"""What every registered system must do; a new one joins by its line in `tests.tiny`.
+
+Dropout is off and arithmetic fp32, so that what should be equal is equal. Systems made of experts
+are tried with every label scored and with a shortlist.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from glocal.data.batches import collate
+from glocal.data.tokens import TokenStore
+from glocal.errors import Interrupted
+from glocal.labels.space import LabelSpace
+from glocal.predict.documents import score_documents
+from glocal.predict.predictor import Predictor
+from glocal.systems.base import COMBINED, LabelStatistics, Progress
+from glocal.systems.mixture import ExpertMixture
+from glocal.systems.registry import SYSTEMS, build_system
+from glocal.systems.store import StoredModel, load_model, save_model
+from tests.tiny import SYSTEM_RECIPES, tiny_corpus, tiny_recipe
+from tests.train.runs import (
+    Recorder,
+    assert_same_run,
+    entries,
+    losses,
+    train,
+    train_in_processes,
+)
+
+SHORTLIST = [
+    "candidates.mode=shortlist",
+    "candidates.hard=4",
+    "candidates.random=6",
+    "candidates.predict=8",
+]
+
+
+def _is_mixture(name):
+    system = SYSTEMS.get(name)
+    return isinstance(system, type) and issubclass(system, ExpertMixture)
+
+
+CASES = [(name, "full") for name in SYSTEM_RECIPES] + [
+    (name, "shortlist") for name in SYSTEM_RECIPES if _is_mixture(name)
+]
+
+pytestmark = pytest.mark.parametrize("case", CASES, ids=["-".join(case) for case in CASES])
+
+
+def overrides_of(case):
+    return SHORTLIST if case[1] == "shortlist" else ["candidates.mode=full"]
+
+
+def recipe_of(case, *overrides):
+    return tiny_recipe(SYSTEM_RECIPES[case[0]], *overrides_of(case), *overrides)
+
+
+class Built:
+    """A system with random weights, and its documents in batches of any kind."""
+
+    def __init__(self, case, *overrides, n=24):
+        self.corpus = tiny_corpus(n)
+        self.labels = LabelSpace.build(self.corpus)
+        self.statistics = LabelStatistics(self.labels.counts, self.labels.n_documents)
+        torch.manual_seed(0)
+        self.recipe = recipe_of(case, *overrides)
+        self.system, self.tokenizer = build_system(self.recipe, self.statistics)
+        texts = [document.text for document in self.corpus.documents()]
+        self.tokens = TokenStore.in_memory(self.tokenizer.encode_batch(texts, 24))
+        self.gold = self.labels.encode(self.corpus)
+
+    def batch(self, positions=None, **options):
+        positions = np.arange(len(self.tokens)) if positions is None else positions
+        return collate(
+            self.tokens, positions, pad_id=self.tokenizer.facts.pad_id,
+            left=self.tokenizer.facts.cls_last, gold=self.gold, n_labels=len(self.labels),
+            **options,
+        )  # fmt: skip
+
+    def gradients(self, batches):
+        """Loss and gradients summed over batches; late in the run, when every loss term is on."""
+        progress = Progress(9, 10)
+        self.system.train()
+        self.system.zero_grad()
+        total = 0.0
+        for batch in batches:
+            loss = self.system(batch, progress)
+            loss.backward()
+            total += float(loss.detach())
+        found = {n: p.grad.clone() for n, p in self.system.named_parameters() if p.grad is not None}
+        return total, found
+
+    def scores(self, k=None, **options):
+        """Top labels and scores of every document, by part."""
+        k = self.system.n_labels if k is None else k
+        return score_documents(self.system, self.tokens, self.tokenizer, k=k, **options)
+
+
+def assert_close_gradients(first, second):
+    (loss, grads), (other_loss, other_grads) = first, second
+    assert loss == pytest.approx(other_loss, rel=1e-5)
+    assert grads.keys() == other_grads.keys()
+    assert grads
+    for name, grad in grads.items():
+        torch.testing.assert_close(
+            grad, other_grads[name], rtol=1e-4, atol=1e-5, msg=lambda text, n=name: f"{n}: {text}"
+        )
+
+
+def by_label(predictions, n_labels):
+    """Scores (documents, labels); nan where a label is not among the predictions."""
+    dense = np.full((len(predictions), n_labels), np.nan)
+    for row in range(len(predictions)):
+        filled = predictions.indices[row] >= 0
+        dense[row, predictions.indices[row][filled]] = predictions.scores[row][filled]
+    return dense
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Finished runs by case, trained when first asked for."""
+    folder = tmp_path_factory.mktemp("contract")
+    done: dict[tuple, Path] = {}
+
+    def get(case):
+        if case not in done:
+            out = folder / "-".join(case)
+            train(recipe_of(case), out)
+            done[case] = out
+        return done[case]
+
+    return get
+
+
+def test_every_registered_system_is_here(case):
+    assert set(SYSTEM_RECIPES) == set(SYSTEMS)
+    assert recipe_of(case).system == case[0]
+
+
+# --- predictions ------------------------------------------------------------------------------
+
+
+def test_save_and_load_give_equal_predictions(case, tmp_path):
+    built = Built(case)
+    model = StoredModel(built.system, built.system.recipe, built.labels, built.tokenizer, 1.5, {})
+    save_model(tmp_path / "model", model)
+    before = built.scores(k=5, per_expert=True)
+    loaded = load_model(tmp_path / "model")
+    built.system, built.tokenizer = loaded.system, loaded.tokenizer
+    after = built.scores(k=5, per_expert=True)
+    assert before.keys() == after.keys() == {COMBINED, *loaded.system.expert_names}
+    for name in before:
+        np.testing.assert_array_equal(after[name].indices, before[name].indices)
+        np.testing.assert_array_equal(after[name].scores, before[name].scores)
+    assert loaded.temperature == 1.5
+    assert loaded.recipe == built.system.recipe
+    assert loaded.labels.ids == built.labels.ids
+
+
+def test_batch_size_and_padding_do_not_change_predictions(case):
+    built = Built(case)
+    n_labels = built.system.n_labels
+    alone = by_label(built.scores(batch_size=1)[COMBINED], n_labels)
+    assert np.isfinite(alone).all()
+    for batch_size in (5, 64):
+        together = by_label(built.scores(batch_size=batch_size)[COMBINED], n_labels)
+        np.testing.assert_allclose(together, alone, rtol=0, atol=1e-5)
+    built.system.eval()
+    padded = built.system.topk(built.batch(multiple=64), n_labels)[COMBINED]
+    found = torch.full((len(built.tokens), n_labels), -1.0)
+    found.scatter_(1, padded.indices, padded.scores)
+    np.testing.assert_allclose(found.numpy(), alone, rtol=0, atol=1e-5)
+
+
+def test_candidates_are_all_scored_as_in_full_and_no_other_label_is(case):
+    built = Built(case)
+    n_labels = built.system.n_labels
+    full = by_label(built.scores()[COMBINED], n_labels)
+    random = np.random.default_rng(0)
+    candidates = np.stack([random.permutation(n_labels)[:6] for _ in range(len(built.tokens))])
+    candidates[:, 4:] = -1
+    found = built.scores(candidates=candidates)[COMBINED]
+    assert (found.indices[:, 4:] == -1).all()
+    np.testing.assert_array_equal(np.sort(found.indices[:, :4]), np.sort(candidates[:, :4]))
+    expected = np.take_along_axis(full, found.indices[:, :4], axis=1)
+    np.testing.assert_allclose(found.scores[:, :4], expected, atol=1e-6)
+    assert (np.diff(found.scores[:, :4]) <= 0).all()
+
+
+def test_labels_that_are_not_allowed_never_come_out(case):
+    built = Built(case)
+    n_labels = built.system.n_labels
+    allowed = np.zeros(n_labels, dtype=bool)
+    allowed[[1, 4, 6]] = True
+    found = built.scores(k=5, allowed=allowed, per_expert=True)
+    full = by_label(built.scores()[COMBINED], n_labels)
+    for predictions in found.values():
+        assert (np.sort(predictions.indices[:, :3]) == [1, 4, 6]).all()
+        assert (predictions.indices[:, 3:] == -1).all()
+    expected = np.take_along_axis(full, found[COMBINED].indices[:, :3], axis=1)
+    np.testing.assert_allclose(found[COMBINED].scores[:, :3], expected, atol=1e-6)
+
+
+def test_experts_are_reported_apart_when_asked_for(case):
+    built = Built(case)
+    n_labels = built.system.n_labels
+    assert set(built.scores(k=3)) == {COMBINED}
+    found = built.scores(per_expert=True)
+    assert list(found) == [COMBINED, *built.system.expert_names]
+    if isinstance(built.system, ExpertMixture):
+        parts = [by_label(found[name], n_labels) for name in built.system.expert_names]
+        mean = by_label(found[COMBINED], n_labels)
+        np.testing.assert_allclose(np.mean(parts, axis=0), mean, atol=1e-6)
+
+
+# --- training ---------------------------------------------------------------------------------
+
+
+def test_every_parameter_is_in_exactly_one_learning_rate_group(case):
+    built = Built(case)
+    groups = built.system.parameter_groups()
+    assert set(groups) <= set(built.recipe.train.rates)
+    grouped = [id(p) for parameters in groups.values() for p in parameters]
+    assert sorted(grouped) == sorted(id(p) for p in built.system.parameters())
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_accumulated_parts_give_the_gradients_of_the_large_batch(case, parts):
+    built = Built(case, n=22)  # parts of different sizes
+    whole = built.gradients([built.batch()])
+    positions = np.arange(22)
+    dealt = [built.batch(positions[part::parts], denominator=22) for part in range(parts)]
+    assert_close_gradients(built.gradients(dealt), whole)
+
+
+def test_label_chunks_give_the_gradients_and_scores_of_all_labels_at_once(case):
+    whole = Built(case, "train.chunk_elements=1000000000")
+    chunked = Built(case, "train.chunk_elements=70")
+    assert_close_gradients(chunked.gradients([chunked.batch()]), whole.gradients([whole.batch()]))
+    np.testing.assert_allclose(
+        by_label(chunked.scores()[COMBINED], chunked.system.n_labels),
+        by_label(whole.scores()[COMBINED], whole.system.n_labels),
+        atol=1e-6,
+    )
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(case, trained, tmp_path):
+    train(recipe_of(case), tmp_path / "again")
+    assert_same_run(trained(case), tmp_path / "again")
+    train(recipe_of(case, "train.seed=1"), tmp_path / "other")
+    assert losses(tmp_path / "other") != losses(trained(case))
+
+
+@pytest.mark.parametrize("stop_at", [3, 4])  # in the middle and at the end of an epoch
+def test_a_resumed_run_equals_an_uninterrupted_one(case, tmp_path, stop_at):
+    # Dropout on, so that the random state counts; averaging on, so that its weights do.
+    settings = ["encoder.dropout=0.2", "train.averaging=0.8", "train.evaluations=4"]
+    recipe, dev = recipe_of(case, *settings), tiny_corpus(12, seed=1)
+    train(recipe, tmp_path / "whole", dev=dev)
+    out = tmp_path / "model"
+    with pytest.raises(Interrupted, match=f"stopped at step {stop_at} of 8.*--resume"):
+        train(recipe, out, dev=dev, listener=Recorder(stop_at))
+    assert not out.exists()
+    torch.manual_seed(99)  # nothing but the checkpoint decides
+    train(recipe, out, dev=dev, resume=True)
+    assert_same_run(tmp_path / "whole", out)
+    assert not (tmp_path / "model.run").exists()
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_accumulation_gives_the_run_of_the_large_batch(case, trained, tmp_path, parts):
+    train(recipe_of(case, f"train.accumulation={parts}"), tmp_path / "parts")
+    assert losses(tmp_path / "parts") == pytest.approx(losses(trained(case)), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.dist
+def test_two_processes_equal_one(case, tmp_path):
+    name, settings = SYSTEM_RECIPES[case[0]], overrides_of(case)
+    finished = train_in_processes(tmp_path / "two", 2, name, *settings)
+    train(tiny_recipe(name, *settings), tmp_path / "one", dev=tiny_corpus(9, seed=1))
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
+    evaluated = [[e for e in entries(tmp_path / n) if "scores" in e] for n in ("one", "two")]
+    assert [e["step"] for e in evaluated[0]] == [e["step"] for e in evaluated[1]] == [4, 8]
+    texts = [document.text for document in tiny_corpus(20, seed=2).documents()]
+    one, two = (Predictor.load(tmp_path / n, device="cpu") for n in ("one", "two"))
+    scores = [
+        by_label(p.predict(texts, k=len(p.labels), calibrated=False)[COMBINED], len(p.labels))
+        for p in (one, two)
+    ]
+    np.testing.assert_allclose(scores[1], scores[0], atol=1e-3)
+    # The run is told of once, not by every process.
+    assert sorted(finished.stdout.split("\n")[:2]) == ["messages: 0", "messages: 1"]
+
+
+def test_overfits_32_documents(case, tmp_path):
+    corpus = tiny_corpus(32)
+    settings = ["train.batch_size=8", "train.epochs=30", "train.schedule=constant"]
+    recipe = recipe_of(case, "encoder.pooling=mean", *settings)
+    train(recipe, tmp_path / "model", corpus=corpus)
+    predictor = Predictor.load(tmp_path / "model", device="cpu")
+    found = predictor.predict_corpus(corpus, k=1)[COMBINED]
+    gold = predictor.labels.encode(corpus).toarray()
+    assert np.take_along_axis(gold, found.indices, axis=1).mean() >= 0.95
