@@ -48,9 +48,8 @@ def folder(tmp_path_factory):
 def run(command, folder):
     environment = {**os.environ, "GLOCAL_CACHE": str(folder / "cache"), "NO_COLOR": "1"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    options = {"shell": True, "capture_output": True, "text": True, "check": False}
+    return subprocess.run(command, cwd=folder, env=environment, **options)
 
 
 @pytest.mark.slow

@@ -54,8 +54,6 @@ def option(
     """A dataclass field with its help text and the values it may take."""
     limits = {"choices": choices, "at_least": at_least, "above": above, "at_most": at_most}
     metadata = {"doc": doc, **limits}
-    if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
@@ -176,6 +174,16 @@ class CandidatesConfig:
     predict: int = option(128, "labels re-scored at prediction", at_least=1)
 
 
+_RATES = {
+    "encoder": 1e-4,
+    "pooler": 2e-4,
+    "classifier": 2e-3,
+    "attention": 2e-4,
+    "queries": 2e-3,
+    "mlp": 2e-3,
+}
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """The training run."""
@@ -183,16 +191,9 @@ class TrainConfig:
     epochs: int = option(9, "passes over the training texts", at_least=1)
     batch_size: int = option(64, "texts per optimizer step, over all processes", at_least=1)
     accumulation: int = option(1, "parts a step's batch is computed in", at_least=1)
-    rates: dict[str, float] = option(
-        {
-            "encoder": 1e-4,
-            "pooler": 2e-4,
-            "classifier": 2e-3,
-            "attention": 2e-4,
-            "queries": 2e-3,
-            "mlp": 2e-3,
-        },
-        "learning rate of each parameter group",
+    rates: dict[str, float] = field(
+        default_factory=lambda: dict(_RATES),
+        metadata={"doc": "learning rate of each parameter group"},
     )
     schedule: str = option(
         "linear",

@@ -5,7 +5,7 @@
     ├── DataError              a file or a row cannot be used; names the file and the line
     ├── ModelError             a model directory cannot be read or written
     │   └── NewerFormatError   it was written by a newer version of the library
-    ├── TrainingError          training cannot go on (a loss that is not finite, a foreign checkpoint)
+    ├── TrainingError          training cannot go on (a loss that is not finite, a full disk)
     │   └── Interrupted        the user stopped a run; its state is saved
     ├── NotFittedError         a `Tagger` was used before it was fitted (`glocal.tagger`)
     └── MissingExtraError      an optional package is not installed; names the `pip install` line

@@ -58,7 +58,7 @@ def test_files(result, tmp_path):
     assert text.startswith("# A small table\n")
     assert "As published: nowhere" in text
     assert "| one expert | 80.00 | 70.00 | 60.00 |" in text
-    rows = list(csv.DictReader((tmp_path / "small.csv").open(encoding="utf-8")))
+    rows = list(csv.DictReader((tmp_path / "small.csv").read_text(encoding="utf-8").splitlines()))
     assert [(row["variant"], row["part"]) for row in rows] == [
         ("one", "combined"),
         ("two", "D-last"),
@@ -81,7 +81,7 @@ def test_a_failed_variant_is_in_the_csv(tmp_path):
         random_outcome("two", "two experts", 2, ["D-last", "A-1"]),
     ]
     Ablation(TABLE, resolve(TABLE, FAST), small_data(), outcomes).write(tmp_path, plots=False)
-    rows = list(csv.DictReader((tmp_path / "small.csv").open(encoding="utf-8")))
+    rows = list(csv.DictReader((tmp_path / "small.csv").read_text(encoding="utf-8").splitlines()))
     assert (rows[0]["status"], rows[0]["P@1"]) == ("failed", "")
 
 

@@ -88,7 +88,7 @@ def test_sweep_on_the_tiny_corpus(tmp_path):
 
 @pytest.mark.slow
 def test_sweep_on_icd10cm_in_a_reduced_setting(tmp_path):
-    """Two layers and the embeddings of MiniLM, a part of the texts, on a CPU."""
+    """The embeddings, the first and the last layer of MiniLM on a part of the texts, on a CPU."""
     import numpy as np
 
     from glocal.data.builtin import load_builtin
@@ -96,13 +96,14 @@ def test_sweep_on_icd10cm_in_a_reduced_setting(tmp_path):
     loaded = load_builtin("icd10cm")
     random = np.random.default_rng(0)
     chosen = [random.choice(len(c), n, replace=False)
-              for c, n in ((loaded.train, 3000), (loaded.test, 300))]  # fmt: skip
+              for c, n in ((loaded.train, 800), (loaded.test, 100))]  # fmt: skip
     data = StudyData(loaded.train.take(chosen[0]), test=loaded.test.take(chosen[1]))
     overrides = [
         "encoder.max_length=16",
         "attention.key_size=64",
         "attention.hidden_size=64",
         "train.epochs=2",
+        "train.batch_size=16",
         "labels.min_count=5",
     ]
     table = layer_table(overrides=overrides)

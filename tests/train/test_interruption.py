@@ -20,7 +20,7 @@ class Run:
     """`glocal train` on one file, in processes of its own."""
 
     def __init__(self, folder):
-        self.file = folder / "train.jsonl"
+        self.file, self.cache = folder / "train.jsonl", folder / "cache"
         write_corpus(tiny_corpus(96), self.file)
 
     def start(self, out, *options):
@@ -30,7 +30,7 @@ class Run:
             *settings, *options,
         ]  # fmt: skip
         return subprocess.Popen(
-            command, cwd=ROOT, env=environment(), text=True,
+            command, cwd=ROOT, env={**environment(), "GLOCAL_CACHE": str(self.cache)}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 

@@ -255,12 +255,12 @@ def test_resume_without_a_checkpoint_starts_from_the_beginning(tmp_path):
 
 
 def test_parts_need_documents(tmp_path):
+    recipe = tiny_recipe("glocalxml", "train.accumulation=4")
     with pytest.raises(ConfigError, match="3 training texts cannot be dealt out"):
-        settings = ["train.accumulation=4"]
-        train(tiny_recipe("glocalxml", *settings), tmp_path / "m", corpus=tiny_corpus(3))
-    with pytest.raises(ConfigError, match=r"train\.batch_size"):
-        settings = ["train.accumulation=4", "train.batch_size=2"]
-        train(tiny_recipe("glocalxml", *settings), tmp_path / "m")
+        train(recipe, tmp_path / "m", corpus=tiny_corpus(3))
+    recipe = tiny_recipe("glocalxml", "train.accumulation=4", "train.batch_size=2")
+    with pytest.raises(ConfigError, match=r"batch of 2 \(train\.batch_size\)"):
+        train(recipe, tmp_path / "m")
 
 
 def test_a_last_batch_smaller_than_the_parts_is_trained_on(tmp_path):

@@ -66,9 +66,9 @@ def run_job(job: Job, listener: TrainListener) -> Outcome:
 
 
 def _finished(job: Job) -> Outcome | None:
-    found, now = Outcome.load(job.result_path), job.blank(DONE)
-    same = found is not None and found.measured_on == now.measured_on
-    return found if same and found is not None and found.status == DONE else None
+    found = Outcome.load(job.result_path)
+    done = found is not None and found.status == DONE and found.is_of(job.blank(DONE))
+    return found if done else None
 
 
 def _train_and_measure(job: Job, listener: TrainListener) -> Outcome:
@@ -137,12 +137,18 @@ def _side_by_side(jobs: Sequence[Job], parallel: int, view: StudyView) -> None:
     stop = threading.Event()
     threads = max(1, (os.cpu_count() or 1) // parallel)
     with ThreadPoolExecutor(parallel) as pool:
-        futures = [pool.submit(_in_process, job, threads, stop) for job in jobs]
+
+        def work(number: int, job: Job) -> Outcome | None:
+            if stop.is_set():
+                return None
+            view.on_variant(number, len(jobs), job.variant.title)
+            return _in_process(job, threads, stop)
+
+        futures = [pool.submit(work, number, job) for number, job in enumerate(jobs, 1)]
         try:
-            for number, future in enumerate(as_completed(futures), 1):
+            for future in as_completed(futures):
                 outcome = future.result()
                 if outcome is not None:
-                    view.on_variant(number, len(jobs), outcome.title)
                     view.on_outcome(outcome, skipped=False)
         except KeyboardInterrupt:
             stop.set()
@@ -154,18 +160,17 @@ def _side_by_side(jobs: Sequence[Job], parallel: int, view: StudyView) -> None:
 
 def _in_process(job: Job, threads: int, stop: threading.Event) -> Outcome | None:
     """Wait for the job's process; None where the user stopped it."""
-    if stop.is_set():
-        return None
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_child, args=(job, threads), daemon=True)
     process.start()
     process.join()
     if process.exitcode == _STOPPED:
         stop.set()
-        return None
     outcome = Outcome.load(job.result_path)
     if process.exitcode == 0 and outcome is not None:
         return outcome
+    if stop.is_set():
+        return None
     return _failed(
         job,
         f"its process ended with status {process.exitcode} before it was done "

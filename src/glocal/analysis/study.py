@@ -17,6 +17,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,16 @@ class StudyData:
         assert corpus is not None, "checked when it was made"
         return corpus
 
+    @cached_property
+    def training_hash(self) -> str:
+        """Of what the models depend on."""
+        return _hash([corpus_hash(self.train), corpus_hash(self.dev)])
+
+    @cached_property
+    def measuring_hash(self) -> str:
+        """Of what the numbers depend on besides."""
+        return corpus_hash(self.measured)
+
     def describe(self) -> str:
         """On which split the numbers are, and what they were trained with."""
         chosen = "the last weights"
@@ -106,6 +117,10 @@ class Outcome:
     seconds: float = 0.0
     report: Mapping[str, Any] = field(default_factory=dict)
     divergence: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_of(self, other: Outcome) -> bool:
+        """Whether both were trained and measured on the same."""
+        return (self.trained_on, self.measured_on) == (other.trained_on, other.measured_on)
 
     @property
     def parts(self) -> list[str]:
@@ -168,13 +183,12 @@ class Job:
     def blank(self, status: str, **known: Any) -> Outcome:
         """An outcome without measurements."""
         recipe = recipe_to_mapping(self.recipe)
-        hashed = [_comparable(recipe), corpus_hash(self.data.train), corpus_hash(self.data.dev)]
         return Outcome(
             self.variant.name,
             self.variant.title,
             status,
-            trained_on=_hash(hashed),
-            measured_on=_hash([corpus_hash(self.data.measured), self.divergence]),
+            trained_on=_hash([chosen_settings(self.recipe), self.data.training_hash]),
+            measured_on=_hash([self.data.measuring_hash, self.divergence]),
             recipe=recipe,
             split=self.data.split,
             **known,
@@ -263,8 +277,8 @@ class Study:
 
     def outcomes(self) -> list[Outcome]:
         """What is known of all variants, in order; without those never begun or made otherwise."""
-        found = [(job, Outcome.load(job.result_path)) for job in self.jobs.values()]
-        return [o for job, o in found if o and o.trained_on == job.blank(STARTED).trained_on]
+        found = [(job.blank(STARTED), Outcome.load(job.result_path)) for job in self.jobs.values()]
+        return [outcome for now, outcome in found if outcome and outcome.is_of(now)]
 
 
 def check_experts(jobs: Sequence[Job]) -> None:
@@ -312,9 +326,23 @@ def _hash(parts: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _comparable(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """What the result depends on."""
-    return {key: value for key, value in recipe.items() if key != "description"}
+def chosen_settings(recipe: Recipe) -> dict[str, Any]:
+    """The settings that are not at their defaults: an option added later changes nothing."""
+    mapping = _without_defaults(recipe_to_mapping(recipe), recipe_to_mapping(Recipe()))
+    mapping.pop("description", None)
+    return mapping
+
+
+def _without_defaults(mapping: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in mapping.items():
+        default = defaults.get(key)
+        if isinstance(value, Mapping) and isinstance(default, Mapping):
+            inner = _without_defaults(value, default)
+            found |= {key: inner} if inner else {}
+        elif value != default:
+            found[key] = value
+    return found
 
 
 def _forget(jobs: Sequence[Job]) -> None:

@@ -19,15 +19,12 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from glocal.data.corpus import Corpus
-    from glocal.labels.space import LabelSpace
     from glocal.metrics.bootstrap import BootstrapResult
     from glocal.predict.evaluation import EvaluationReport
-    from glocal.predict.predictor import Predictor
 
 __all__ = ["compare_models"]
 
 FAMILIES = ("P", "nDCG", "R")
-DEPTH = 100  # labels of each text that are looked at, so that a threshold can be met
 
 
 def compare_models(
@@ -55,8 +52,8 @@ def compare_models(
     for path in paths:
         predictor = Predictor.load(path, device=device, batch_size=batch_size)
         with console.progress_bar(f"evaluating {path}") as progress:
-            found = _predict(predictor, corpus, options["ks"], progress)
-        reports[str(path)] = _report(found, predictor.labels, corpus, options)
+            found = predictor.predict_for_report(corpus, ks=options["ks"], progress=progress)
+        reports[str(path)] = predictor.report(found, corpus, **options)
         predictions.append(_in_columns(found["combined"], predictor.labels.ids, columns))
         del predictor  # gone before the next one is read
     gold = _gold(corpus, columns)
@@ -67,37 +64,6 @@ def compare_models(
         for k in options["ks"]
     }
     return reports, comparison
-
-
-def _predict(
-    predictor: Predictor, corpus: Corpus, ks: Sequence[int], progress: console.Progress
-) -> dict[str, Predictions]:
-    """The predictions that serve both the report and the comparison."""
-    width = min(max(DEPTH, *ks), len(predictor.labels))
-    several = len(predictor.expert_names) > 1
-    return predictor.predict_corpus(corpus, k=width, per_expert=several, progress=progress)
-
-
-def _report(
-    found: Mapping[str, Predictions],
-    labels: LabelSpace,
-    corpus: Corpus,
-    options: Mapping[str, Any],
-) -> EvaluationReport:
-    from glocal.data.duplicates import near_duplicate_mask
-    from glocal.predict.evaluation import evaluate_predictions
-
-    train = options["train"]
-    return evaluate_predictions(
-        found,
-        labels.encode(corpus),
-        counts=labels.counts,
-        n_train=labels.n_documents,
-        bands=options["bands"],
-        ks=options["ks"],
-        threshold=options["threshold"],
-        duplicates=None if train is None else near_duplicate_mask(corpus, train),
-    )
 
 
 def _columns_of(ids: Iterable[str], columns: dict[str, int]) -> list[int]:

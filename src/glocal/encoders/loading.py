@@ -52,7 +52,13 @@ def model_from_config(mapping: dict[str, Any], config: EncoderConfig) -> Any:
     model_type = fields.pop("model_type", None)
     if model_type is None:
         raise ModelError("the encoder's config.json has no 'model_type'")
-    model_config = AutoConfig.for_model(model_type, **fields)
+    try:
+        model_config = AutoConfig.for_model(model_type, **fields)
+    except ValueError as error:
+        raise ModelError(
+            f"the encoder's config.json is of the type '{model_type}', which the installed "
+            "transformers cannot build: upgrade it, or choose another encoder"
+        ) from error
     build: Callable[..., Any] = AutoModel.from_config
     return build(model_config, attn_implementation=_attention(config))
 
@@ -114,6 +120,7 @@ def _read_config(source: str) -> dict[str, Any]:
 
 def _load_weights(source: str, config: EncoderConfig) -> Any:
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModel
     from transformers.utils import logging as transformers_logging
 
@@ -123,7 +130,7 @@ def _load_weights(source: str, config: EncoderConfig) -> Any:
         return AutoModel.from_pretrained(
             source, attn_implementation=_attention(config), dtype=torch.float32
         )
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         raise _not_found(source, error) from error
 
 

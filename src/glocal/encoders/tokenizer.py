@@ -50,11 +50,18 @@ class TextTokenizer:
 
     @classmethod
     def load(cls, folder: str | Path, facts: Mapping[str, Any] | None = None) -> TextTokenizer:
-        """From a folder with a `tokenizer.json`, or with files transformers can convert."""
+        """From a folder with a `tokenizer.json`, or with files transformers can convert.
+
+        Args:
+            folder: A model directory or an encoder's folder.
+            facts: What a model directory says about its tokenizer, which it always carries.
+        """
         path = Path(folder) / "tokenizer.json"
         known = None if facts is None else TokenizerFacts(**facts)
         if not path.is_file():
-            return cls(_convert(str(folder)), known)
+            if known is not None:
+                raise ModelError(f"there is no {path}; the model directory is incomplete")
+            return cls(_convert(str(folder)))
         try:
             return cls(Tokenizer.from_file(str(path)), known)
         except Exception as error:  # tokenizers raises plain Exception
@@ -88,7 +95,8 @@ def _convert(name: str) -> Tokenizer:
     try:
         converted = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, ImportError) as error:
-        raise ModelError(f"cannot load the tokenizer of '{name}': {error}") from error
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"cannot load the tokenizer of '{name}': {reason}") from error
     backend: Tokenizer | None = getattr(converted, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(f"'{name}' has no fast tokenizer (a tokenizer.json is needed)")

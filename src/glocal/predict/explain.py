@@ -14,6 +14,7 @@ import torch
 
 from glocal.data.batches import Batch
 from glocal.experts.label_attention import LabelAttentionExpert
+from glocal.systems.base import System
 from glocal.systems.mixture import ExpertMixture
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class TagExplanation:
 
 
 def attention_spans(
-    system: ExpertMixture,
+    system: System,
     batch: Batch,
     labels: np.ndarray,
     *,
@@ -58,7 +59,7 @@ def attention_spans(
     word_ids: Sequence[int | None],
     words: int,
 ) -> list[list[Span]]:
-    """For each label, the words with the highest attention weights.
+    """For each label, the words with the highest attention weights; none without attention.
 
     Args:
         system: In evaluation mode.
@@ -69,12 +70,13 @@ def attention_spans(
         word_ids: The word each token belongs to.
         words: How many words at most.
     """
-    experts = [e for e in system.experts if isinstance(e, LabelAttentionExpert)]
-    if not experts:
+    mixture = system if isinstance(system, ExpertMixture) else None
+    experts = [e for e in mixture.experts if isinstance(e, LabelAttentionExpert)] if mixture else []
+    if mixture is None or not experts:
         return [[] for _ in labels]
     chosen = torch.from_numpy(labels).to(batch.input_ids.device)[None]  # (1, k)
     with torch.inference_mode():
-        states = system.prepare(batch)
+        states = mixture.prepare(batch)
         weights = [expert.attention(states[expert.name], chosen)[0] for expert in experts]
     mean = torch.stack(weights).mean(0).cpu()  # (k, T)
     return [_top_words(row, text, offsets, word_ids, words) for row in mean]
@@ -89,9 +91,16 @@ def _top_words(
 ) -> list[Span]:
     merged: dict[int, tuple[int, int, float]] = {}
     for weight, (start, end), word in zip(weights.tolist(), offsets, word_ids, strict=True):
+        start, end = _without_spaces(text, start, end)
         if word is None or end <= start:
             continue
         first, last, total = merged.get(word, (start, end, 0.0))
         merged[word] = (min(first, start), max(last, end), total + weight)
     best = sorted(merged.values(), key=lambda span: (-span[2], span[0]))[:words]
     return [Span(start, end, text[start:end], weight) for start, end, weight in best]
+
+
+def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """Some tokenizers (SentencePiece) count the space before a word as a part of it."""
+    piece = text[start:end]
+    return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +19,11 @@ from glocal.errors import ConfigError
 from glocal.labels.bands import Bands
 from glocal.labels.space import LabelSpace
 from glocal.predict.calibration import apply_temperature
+from glocal.predict.documents import score_documents
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import TagExplanation, attention_spans
 from glocal.predict.predictions import Predictions
-from glocal.predict.documents import score_documents
 from glocal.systems.base import COMBINED
-from glocal.systems.mixture import ExpertMixture
 from glocal.systems.store import StoredModel, load_model
 
 __all__ = ["Predictor"]
@@ -145,6 +144,8 @@ class Predictor:
         calibrated: bool,
         progress: Callable[[int, int], None] | None,
     ) -> dict[str, Predictions]:
+        if k < 1:
+            raise ConfigError(f"k must be at least 1, not {k}")
         if k > len(self.labels):
             logger.warning("k is %d, but the model has only %d labels", k, len(self.labels))
         found = score_documents(
@@ -215,9 +216,32 @@ class Predictor:
             threshold: For micro-F1.
             progress: Called with (done, total).
         """
+        found = self.predict_for_report(corpus, ks=ks, progress=progress)
+        return self.report(found, corpus, ks=ks, train=train, bands=bands, threshold=threshold)
+
+    def predict_for_report(
+        self,
+        corpus: Corpus,
+        *,
+        ks: Sequence[int] = (1, 3, 5),
+        progress: Callable[[int, int], None] | None = None,
+    ) -> dict[str, Predictions]:
+        """As many labels per text as `report` looks at, of the combination and each expert."""
         several = len(self.expert_names) > 1
         width = min(max(_EVALUATED, *ks), len(self.labels))
-        found = self.predict_corpus(corpus, k=width, per_expert=several, progress=progress)
+        return self.predict_corpus(corpus, k=width, per_expert=several, progress=progress)
+
+    def report(
+        self,
+        found: Mapping[str, Predictions],
+        corpus: Corpus,
+        *,
+        ks: Sequence[int] = (1, 3, 5),
+        train: Corpus | None = None,
+        bands: Bands | None = None,
+        threshold: float = 0.5,
+    ) -> EvaluationReport:
+        """Hold predictions against the gold labels of the corpus they were made for."""
         return evaluate_predictions(
             found,
             self.labels.encode(corpus),
@@ -241,8 +265,6 @@ class Predictor:
         best = self.predict([text], k=k)[COMBINED]
         labels = best.indices[0]
         parts = self.predict([text], k=k, candidates=labels[None], per_expert=True)
-        system = self.system
-        assert isinstance(system, ExpertMixture)
         ids, offsets, word_ids = self.tokenizer.encode_with_offsets(
             text, self.recipe.encoder.max_length
         )
@@ -251,7 +273,7 @@ class Predictor:
             [np.array(ids)], np.zeros(1, np.int64), pad_id=facts.pad_id, left=facts.cls_last
         ).to(self.device)
         spans = attention_spans(
-            system, batch, labels, text=text, offsets=offsets, word_ids=word_ids, words=words
+            self.system, batch, labels, text=text, offsets=offsets, word_ids=word_ids, words=words
         )
         return [
             TagExplanation(

@@ -36,60 +36,67 @@ def aplc_topk(
         allowed: (L,) bool, labels that may be predicted.
         prune: Skip tails; the result is the same without.
     """
-    best = RunningTopK(min(k, head.bounds[-1]))
-    best.keys = torch.full((len(document), best.k), -1, device=document.device)
-    search = _Search(head, best, allowed)
-    search.visit(0, document, None, prune=False)
+    search = _Search(head, min(k, head.bounds[-1]), len(document), allowed)
+    everyone = torch.arange(len(document), device=document.device)
+    search.visit(0, everyone, document, None)
     if head.n_tails:
         gates = head.gate_probabilities(document)
         # The likeliest tail first: what it gives raises the bar for the others.
         for tail in gates.mean(0).argsort(descending=True).tolist():
-            search.visit(tail + 1, document, gates[:, tail], prune=prune)
-    return best.result()
+            gate = gates[:, tail]
+            rows = (gate >= search.bar()).nonzero()[:, 0] if prune else everyone
+            if len(rows):
+                search.visit(tail + 1, rows, document[rows], gate[rows])
+    return search.best.result()
 
 
 class _Search:
-    """The best labels so far, and the clusters they come from."""
+    """The best labels so far.
 
-    def __init__(self, head: APLC, best: RunningTopK, allowed: Tensor | None) -> None:
-        self.head, self.best, self.allowed = head, best, allowed
+    Args:
+        head: The output layer.
+        k: How many labels.
+        documents: Of how many documents.
+        allowed: (L,) bool, labels that may be predicted.
+    """
 
-    def visit(self, number: int, document: Tensor, gates: Tensor | None, *, prune: bool) -> None:
-        """Take in the labels of a cluster, for the documents that may gain by it."""
-        rows = self._hopeful(gates) if prune and gates is not None else None
-        if rows is not None and not len(rows):
-            return
-        if rows is not None and len(rows) == len(document):
-            rows = None  # all of them: nothing to pick out and put back
-        chosen = document if rows is None else document[rows]
-        chosen_gates = gates if rows is None or gates is None else gates[rows]
-        part = self.best if rows is None else self._part(rows)
-        self._score(number, chosen, chosen_gates, part)
-        if rows is not None:
-            assert self.best.keys is not None
-            assert part.keys is not None
-            self.best.keys[rows] = part.keys
+    def __init__(self, head: APLC, k: int, documents: int, allowed: Tensor | None) -> None:
+        self.head, self.allowed, self.best = head, allowed, RunningTopK(k)
+        self.best.keys = torch.full((documents, k), -1, device=head.order.device)
 
-    def _hopeful(self, gates: Tensor) -> Tensor:
-        """Documents whose k-th score does not exceed the gate; an empty place has score 0."""
-        return (gates >= self.best.result().scores[:, -1]).nonzero()[:, 0]
+    def bar(self) -> Tensor:
+        """The k-th best score of each document, which a label must reach; 0 for a free place."""
+        return self.best.result().scores[:, -1]
 
-    def _part(self, rows: Tensor) -> RunningTopK:
-        assert self.best.keys is not None
-        part = RunningTopK(self.best.k)
-        part.keys = self.best.keys[rows]
-        return part
+    def visit(self, number: int, rows: Tensor, document: Tensor, gates: Tensor | None) -> None:
+        """Take in the labels of a cluster for some documents.
 
-    def _score(
-        self, number: int, document: Tensor, gates: Tensor | None, best: RunningTopK
-    ) -> None:
+        Args:
+            number: Of the cluster.
+            rows: (n,) which documents.
+            document: (n, d) their vectors.
+            gates: (n,) how likely the cluster is; none for the head.
+        """
         start, stop = self.head.bounds[number : number + 2]
         cluster = self.head.cluster(number)
         inner = cluster.project(document)
         budget = _CHUNK_ELEMENTS.get(document.device.type, 1 << 24)
-        for chunk in label_chunks(stop - start, documents=len(document), width=1, budget=budget):
+        for chunk in label_chunks(stop - start, documents=len(rows), width=1, budget=budget):
             scores = torch.sigmoid(cluster.logits(inner, chunk))
             if gates is not None:
                 scores = scores * gates.unsqueeze(1)
             labels = self.head.order[start + chunk.start : start + chunk.stop]
-            best.update(scores, labels, self.allowed)
+            self._take(rows, scores, labels)
+
+    def _take(self, rows: Tensor, scores: Tensor, labels: Tensor) -> None:
+        """Sorting costs more than scoring: only documents with a score that counts are sorted."""
+        gaining = (scores.amax(1) >= self.bar()[rows]).nonzero()[:, 0]
+        if not len(gaining):
+            return
+        if len(gaining) < len(rows):
+            rows, scores = rows[gaining], scores[gaining]
+        assert self.best.keys is not None
+        part = RunningTopK(self.best.k)
+        part.keys = self.best.keys[rows]
+        part.update(scores, labels, self.allowed)
+        self.best.keys[rows] = part.keys

@@ -64,4 +64,5 @@ def _random_labels(
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     state ^= state >> np.uint64(31)
     unit = (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return (unit * n_labels).astype(np.int64)
+    labels: np.ndarray = (unit * n_labels).astype(np.int64)
+    return labels

@@ -81,6 +81,10 @@ def _assemble(
         total_layers=total,
     )
     if recipe.encoder.gradient_checkpointing:
+        if not model.supports_gradient_checkpointing:
+            raise ConfigError(
+                f"'encoder.gradient_checkpointing' = true, but {type(model).__name__} cannot do it"
+            )
         model.gradient_checkpointing_enable()
     return system(recipe, encoder, experts, statistics)
 

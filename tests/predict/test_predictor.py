@@ -1,0 +1,199 @@
+"""Predicting with a stored model: what comes out, and what is refused."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from glocal.errors import ConfigError
+from glocal.labels.space import LabelSpace
+from glocal.predict.predictor import Predictor
+from glocal.systems.base import COMBINED, LabelStatistics
+from glocal.systems.registry import build_system
+from glocal.systems.store import StoredModel
+from tests.tiny import SYSTEM_RECIPES, tiny_corpus, tiny_recipe
+
+TEXTS = [document.text for document in tiny_corpus(9, seed=1).documents()]
+
+
+def predictor_of(*overrides, name="glocalxml", temperature=1.0, **options):
+    labels = LabelSpace.build(tiny_corpus(40))
+    torch.manual_seed(0)
+    statistics = LabelStatistics(labels.counts, labels.n_documents)
+    system, tokenizer = build_system(tiny_recipe(name, *overrides), statistics)
+    with torch.no_grad():  # scores that differ clearly
+        for parameter in system.parameters():
+            parameter.mul_(4)
+    model = StoredModel(system, system.recipe, labels, tokenizer, temperature)
+    return Predictor(model, device="cpu", **options)
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return predictor_of()
+
+
+def dense(predictions, n_labels):
+    scores = np.full((len(predictions), n_labels), np.nan)
+    np.put_along_axis(scores, predictions.indices, predictions.scores, axis=1)
+    return scores
+
+
+def test_a_k_above_the_label_count_is_cut_with_a_warning(predictor, caplog):
+    n_labels = len(predictor.labels)
+    with caplog.at_level(logging.WARNING, logger="glocal"):
+        found = predictor.predict(TEXTS, k=n_labels + 7)[COMBINED]
+    assert found.indices.shape == (9, n_labels)
+    assert f"only {n_labels} labels" in caplog.text
+    assert np.isfinite(found.scores).all()
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_a_k_below_one_is_refused(predictor, k):
+    with pytest.raises(ConfigError, match=f"k must be at least 1, not {k}"):
+        predictor.predict(TEXTS, k=k)
+
+
+def test_check_k_names_the_label_count(predictor):
+    predictor.check_k(len(predictor.labels))
+    with pytest.raises(ConfigError, match=f"{len(predictor.labels)} labels, not 99"):
+        predictor.check_k(99)
+
+
+def test_no_texts_give_no_predictions(predictor):
+    found = predictor.predict([], k=3, per_expert=True)
+    assert list(found) == [COMBINED, *predictor.expert_names]
+    assert {part.indices.shape for part in found.values()} == {(0, 3)}
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "🐈", "\u0000", "the cat " * 20_000])
+def test_empty_odd_and_very_long_texts_are_tagged(predictor, text):
+    found = predictor.predict([text, "the red cat"], k=3)[COMBINED]
+    assert (found.indices >= 0).all()
+    assert np.isfinite(found.scores).all()
+    alone = predictor.predict(["the red cat"], k=3)[COMBINED]
+    np.testing.assert_array_equal(found.indices[1], alone.indices[0])
+
+
+def test_what_lies_beyond_max_length_does_not_count(predictor):
+    start = "the red cat " * 10
+    first, second = predictor.predict([start + "owl", start + "a white hen"], k=4)[COMBINED].scores
+    np.testing.assert_array_equal(first, second)
+
+
+def test_the_order_of_texts_is_kept(predictor):
+    together = predictor.predict(TEXTS, k=2)[COMBINED]
+    for row, text in enumerate(TEXTS):
+        alone = predictor.predict([text], k=2)[COMBINED]
+        np.testing.assert_array_equal(together.indices[row], alone.indices[0])
+        np.testing.assert_allclose(together.scores[row], alone.scores[0], atol=1e-6)
+
+
+def test_a_corpus_gives_what_its_texts_give(predictor):
+    corpus = tiny_corpus(9, seed=1)
+    first = predictor.predict_corpus(corpus, k=3)[COMBINED]
+    second = predictor.predict(TEXTS, k=3)[COMBINED]
+    np.testing.assert_array_equal(first.scores, second.scores)
+
+
+def test_only_and_exclude(predictor):
+    ids = predictor.labels.ids
+    only = predictor.predict(TEXTS, k=4, only=[ids[2], ids[5]])[COMBINED]
+    assert set(only.indices[:, :2].ravel()) == {2, 5}
+    assert (only.indices[:, 2:] == -1).all()
+    assert (only.scores[:, 2:] == -np.inf).all()
+    rest = predictor.predict(TEXTS, k=len(ids), exclude=[ids[2], ids[5]])[COMBINED]
+    assert not {2, 5} & set(rest.indices.ravel())
+    both = predictor.predict(TEXTS, k=1, only=[ids[2], ids[5]], exclude=[ids[5]])[COMBINED]
+    assert set(both.indices.ravel()) == {2}
+
+
+def test_only_and_exclude_with_labels_the_model_does_not_know(predictor):
+    with pytest.raises(ConfigError, match=r"--only names 2 labels .* nix, nil"):
+        predictor.predict(TEXTS, only=["nix", "cat", "nil"])
+    with pytest.raises(ConfigError, match="--exclude names 1 label"):
+        predictor.predict(TEXTS, exclude=["nix"])
+    with pytest.raises(ConfigError, match="no label is left"):
+        predictor.predict(TEXTS, only=["cat"], exclude=["cat"])
+    with pytest.raises(ConfigError, match="no label is left"):
+        predictor.predict(TEXTS, only=[])
+
+
+def test_many_unknown_labels_are_not_all_listed(predictor):
+    with pytest.raises(ConfigError, match=r"20 labels .*u4, …$"):
+        predictor.predict(TEXTS, only=[f"u{i}" for i in range(20)])
+
+
+@pytest.mark.parametrize("name", SYSTEM_RECIPES.values())
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+def test_candidates_get_the_scores_of_full_scoring(name, temperature):
+    predictor = predictor_of(name=name, temperature=temperature)
+    n_labels = len(predictor.labels)
+    full = predictor.predict(TEXTS, k=n_labels, per_expert=True)
+    candidates = full[COMBINED].indices[:, ::2].copy()
+    candidates[0, 1:] = -1
+    found = predictor.predict(TEXTS, candidates=candidates, per_expert=True)
+    for part in full:
+        expected, scores = dense(full[part], n_labels), found[part]
+        for row in range(len(TEXTS)):
+            wanted = candidates[row][candidates[row] >= 0]
+            filled = scores.indices[row] >= 0
+            assert set(scores.indices[row][filled]) == set(wanted)
+            np.testing.assert_allclose(
+                scores.scores[row][filled], expected[row, scores.indices[row][filled]], atol=1e-6
+            )
+
+
+def test_the_temperature_rescales_the_combination_and_keeps_the_order():
+    plain, warm = predictor_of(), predictor_of(temperature=2.5)
+    raw = plain.predict(TEXTS, k=6, per_expert=True)
+    found = warm.predict(TEXTS, k=6, per_expert=True)
+    np.testing.assert_array_equal(found[COMBINED].indices, raw[COMBINED].indices)
+    p = raw[COMBINED].scores.astype(np.float64)
+    expected = 1 / (1 + ((1 - p) / p) ** (1 / 2.5))
+    np.testing.assert_allclose(found[COMBINED].scores, expected, rtol=1e-5)
+    for name in warm.expert_names:
+        np.testing.assert_array_equal(found[name].scores, raw[name].scores)
+    uncalibrated = warm.predict(TEXTS, k=6, calibrated=False)[COMBINED]
+    np.testing.assert_array_equal(uncalibrated.scores, raw[COMBINED].scores)
+
+
+def test_a_shortlist_holds_the_best_of_what_the_document_expert_proposes():
+    short = predictor_of("candidates.mode=shortlist", "candidates.predict=4")
+    whole = predictor_of("candidates.mode=full")
+    for predictor in (short, whole):
+        first, second = predictor.system.experts
+        second.bias.data = first.bias.data.mean() - first.bias.data  # experts that disagree
+    found = short.predict(TEXTS, k=3)[COMBINED]
+    n_labels = len(short.labels)
+    full = whole.predict(TEXTS, k=n_labels, per_expert=True)
+    scores = dense(full[COMBINED], n_labels)
+    best = 0
+    for row, proposed in enumerate(full["D-last"].indices[:, :4]):
+        expected = proposed[np.argsort(-scores[row, proposed], kind="stable")][:3]
+        np.testing.assert_array_equal(found.indices[row], expected)
+        np.testing.assert_allclose(found.scores[row], scores[row, expected], atol=1e-6)
+        best += (full[COMBINED].indices[row, :3] == expected).all()
+    assert best < len(TEXTS)  # the shortlist leaves some of the best labels out
+
+
+def test_progress_counts_every_text(predictor):
+    seen = []
+    small = predictor_of(batch_size=4)
+    small.predict(TEXTS, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(4, 9), (8, 9), (9, 9)]
+
+
+def test_bf16_is_close_to_fp32():
+    exact = predictor_of().predict(TEXTS, k=15)[COMBINED]
+    fast = predictor_of(precision="bf16").predict(TEXTS, k=15)[COMBINED]
+    np.testing.assert_allclose(dense(fast, 15), dense(exact, 15), atol=0.05)
+
+
+@pytest.mark.parametrize("device", ["tpu9", "gpu"])
+def test_an_unknown_device_is_refused(device):
+    model = predictor_of()
+    stored = StoredModel(model.system, model.recipe, model.labels, model.tokenizer)
+    with pytest.raises(ConfigError, match=f"not '{device}'"):
+        Predictor(stored, device=device)
