@@ -252,7 +252,7 @@ TABLES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.dictionaries(KEYS, TABLES, max_size=5))
 def test_what_is_written_is_read_back(mapping):
     found = tomllib.loads(to_toml(mapping))
@@ -298,7 +298,7 @@ def recipes(draw):
     return recipe_from_mapping(sections)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(recipes())
 def test_a_recipe_survives_toml(recipe):
     text = to_toml(recipe_to_mapping(recipe))

@@ -104,6 +104,11 @@ class AttentionConfig:
         False, "keep the value projection and the first MLP layer as two matrices"
     )
     temperature: float = option(1.0, "τ of the attention's softmax", above=0)
+    query_init: str = option(
+        "normal",
+        "where label queries start: N(0, 0.02), or the mean token of each label's texts",
+        choices=("normal", "tokens"),
+    )
     bias: bool = option(True, "a bias for each label")
     stop_gradient: bool = option(False, "no gradient from this expert into the encoder")
 

@@ -118,6 +118,20 @@ def test_the_last_layer_is_that_of_the_encoder_before_it_was_cut(roberta, tmp_pa
     assert Predictor.load(tmp_path / "m", device="cpu").system.encoder.layers == [1]
 
 
+@both
+def test_bf16_throughout_is_close_to_fp32(folder):
+    system, tokenizer = build(f"encoder.name=random:{folder}")
+    batch = batch_of(tokenizer, texts()[:4])
+    exact = system.encoder(batch)
+    system.encoder.compute_dtype = torch.bfloat16
+    rounded = system.encoder(batch)
+    for layer, states in exact.hidden.items():
+        assert rounded.hidden[layer].dtype == torch.bfloat16
+        real = states if exact.mask is None else states[exact.mask]
+        other = rounded.hidden[layer] if exact.mask is None else rounded.hidden[layer][exact.mask]
+        assert (other.float() - real).abs().mean() < 0.05
+
+
 def test_mean_pooling_is_over_the_real_tokens():
     system, tokenizer = build("encoder.pooling=mean")
     batch = batch_of(tokenizer, ["the red cat", "an owl"])

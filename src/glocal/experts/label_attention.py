@@ -5,6 +5,7 @@
 - the value projection and the first MLP layer are linear around a convex sum, so they are folded:
   `W1 Σ α v = Σ α (W1 v)`, biases included; values live in the MLP's hidden width;
 - fused attention (SDPA) with the queries shared by all documents; padding is masked out exactly;
+- `query_init = "tokens"` starts each query at the mean token of its label's texts;
 - `projections = false` is ME-XML's plain attention: hidden states are keys and values themselves.
 """
 
@@ -17,6 +18,7 @@ from torch.nn import functional
 from glocal.config import AttentionConfig
 from glocal.encoders.encoder import Features
 from glocal.experts.base import Expert, State, label_bias, label_matrix, present
+from glocal.experts.label_means import LabelMeans
 
 __all__ = ["LabelAttentionExpert"]
 
@@ -58,6 +60,28 @@ class LabelAttentionExpert(Expert):
         nn.init.normal_(self.mlp_out, std=config.hidden_size**-0.5)
         self.query = label_matrix(n_labels, key_size)
         self.bias = label_bias(bias if config.bias else None, n_labels)
+
+    @torch.no_grad()
+    def start_queries(self, means: LabelMeans, *, spread: float = 2.0) -> None:
+        """Point each query at what its label's texts have more of than others do.
+
+        From N(0, 0.02) all labels attend alike and must first learn to differ. The mean token of a
+        label's texts, less the mean of all, tells which tokens are its own. Each query is scaled so
+        that its scores have the same standard deviation over the tokens.
+
+        Args:
+            means: Of the tokens of this expert's layer, before the key projection.
+            spread: That standard deviation, in units of the softmax's logits.
+        """
+        project = torch.eye(len(means.overall)) if self.key is None else self.key.weight.detach()
+        project = project.to(means.overall)
+        directions = (means.by_label - means.overall) @ project.T  # (L, d)
+        directions = functional.normalize(directions, dim=1)
+        covariance = project @ means.covariance() @ project.T
+        deviation = ((directions @ covariance) * directions).sum(1).clamp(min=1e-12).sqrt()
+        queries = directions * (spread * self.config.temperature / deviation)[:, None]
+        usable = (means.counts > 0)[:, None] & queries.isfinite().all(1, keepdim=True)
+        self.query.copy_(torch.where(usable, queries.to(self.query), self.query))
 
     def prepare(self, features: Features) -> State:
         """Keys (B, T, d), folded values (B, T, h), the output vector and the mask."""

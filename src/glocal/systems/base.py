@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +89,9 @@ class System(nn.Module, ABC):
     @abstractmethod
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """All parameters by the name of their learning rate."""
+
+    def start_labels(self, batches: Iterable[Batch]) -> None:
+        """Start label parameters from the training documents, where the recipe asks for it."""
 
     def denominator(self, gold: Any, positions: np.ndarray) -> float:
         """What the loss of a step is divided by, over all its parts and processes.

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from glocal.errors import ConfigError
 from glocal.experts.base import Expert, State
 from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
+from glocal.experts.label_means import LabelMeans
 from glocal.experts.parse import ExpertSpec
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
@@ -115,6 +116,24 @@ class ExpertMixture(System):
         budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS.get(device.type, 1 << 28)
         width = max(e.label_width for e in self._experts())
         return label_chunks(self.n_labels, documents=documents, width=width, budget=budget)
+
+    def start_labels(self, batches: Iterable[Batch]) -> None:
+        """Label queries from the mean tokens of each label's texts (`query_init = "tokens"`)."""
+        if self.recipe.attention.query_init != "tokens":
+            return
+        experts = [e for e in self._experts() if isinstance(e, LabelAttentionExpert)]
+        width = self.encoder.hidden_size
+        means = [LabelMeans(self.n_labels, width, self.counts.device) for _ in experts]
+        was_training = self.training
+        self.eval()
+        with torch.no_grad():
+            for batch in batches:
+                features: Features = self.encoder(batch)
+                for expert, mean in zip(experts, means, strict=True):
+                    mean.add(features.hidden[expert.layers[0]], batch.attention_mask, batch.gold)
+        for expert, mean in zip(experts, means, strict=True):
+            expert.start_queries(mean.finish())
+        self.train(was_training)
 
     # --- training -----------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ class RunState:
     stale_evaluations: int = 0
     averaged: int = 0
     seconds: float = 0.0
+    scaler: dict[str, float] = field(default_factory=dict)  # of fp16's loss scaling
     losses: list[float] = field(default_factory=list)  # of the steps since the last log line
     evaluations: list[dict[str, Any]] = field(default_factory=list)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs, gather_object
 from torch import Tensor, nn
 
@@ -40,6 +41,10 @@ class Engine:
         # Some encoders have weights that go unused here (XLNet's mask embedding), which several
         # processes would wait for in vain; buffers are constant.
         ddp = DistributedDataParallelKwargs(broadcast_buffers=False, find_unused_parameters=True)
+        # accelerate keeps one state per Python process, which an earlier run of another precision
+        # or device has set; the processes of a distributed run stay connected.
+        alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+        AcceleratorState._reset_state(reset_partial_state=alone)
         self.accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[ddp])
         self.device: torch.device = self.accelerator.device
         self.rank: int = self.accelerator.process_index
@@ -88,6 +93,16 @@ class Engine:
         """Scale the gradients down to a norm."""
         if max_norm:
             self.accelerator.clip_grad_norm_(parameters, max_norm)
+
+    def scaler_state(self) -> dict[str, float]:
+        """What fp16's loss scaling has found out so far; empty in other precisions."""
+        scaler = self.accelerator.scaler
+        return {} if scaler is None else dict(scaler.state_dict())
+
+    def restore_scaler(self, state: dict[str, float]) -> None:
+        """Put the loss scaling of a resumed run back."""
+        if self.accelerator.scaler is not None and state:
+            self.accelerator.scaler.load_state_dict(state)
 
     def gather(self, items: list[Any]) -> list[Any]:
         """Every process's items, in the order of the processes."""

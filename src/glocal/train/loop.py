@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from glocal.config import TrainConfig
-from glocal.data.batches import Batch, collate, deal, epoch_batches
+from glocal.data.batches import Batch, collate, deal, epoch_batches, prediction_batches
 from glocal.data.tokens import TokenStore
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.errors import ConfigError, Interrupted, TrainingError
@@ -183,6 +183,19 @@ class Loop:
                 for part in range(self.config.accumulation):
                     yield self._collate(positions, part * self.engine.world + self.engine.rank)
 
+    def every_document(self) -> Iterator[Batch]:
+        """All training documents once, on the device, in batches of like length."""
+        facts, config = self.data.tokenizer.facts, self.config
+        for positions in prediction_batches(self.data.tokens.lengths, config.batch_size):
+            yield collate(
+                self.data.tokens,
+                positions,
+                pad_id=facts.pad_id,
+                left=facts.cls_last,
+                gold=self.data.gold,
+                n_labels=self.data.n_labels,
+            ).to(self.engine.device)
+
     def _collate(self, positions: np.ndarray, part: int) -> Batch:
         facts = self.data.tokenizer.facts
         return collate(
@@ -276,6 +289,7 @@ class Loop:
 
     def _checkpoint(self) -> None:
         self._check_finite()
+        self.state.scaler = self.engine.scaler_state()
         self.state.losses = [self.engine.mean(float(loss)) for loss in self.losses]
         states = self.engine.gather([random_state()])
         if self.engine.is_main:

@@ -171,14 +171,18 @@ def _prepare_loop(
         loop.state, loop.average = folder.load(
             system, optimizer, fingerprint=fingerprint, rank=engine.rank
         )
+        engine.restore_scaler(loop.state.scaler)
         listener.on_message(f"resuming at step {loop.state.step} of {loop.steps}")
         if engine.is_main:
             folder.cut_log(loop.state.step)
-    elif engine.is_main:
+    else:
+        if engine.is_main:
+            folder.remove()
+            folder.path.mkdir(parents=True)
         if resume:
             listener.on_message(f"no checkpoint in {folder.path} yet: starting from the beginning")
-        folder.remove()
-        folder.path.mkdir(parents=True)
+        with engine.autocast():
+            system.start_labels(loop.every_document())
     engine.wait()
     return loop
 

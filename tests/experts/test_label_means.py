@@ -1,0 +1,48 @@
+import numpy as np
+import torch
+
+from glocal.experts.label_means import LabelMeans
+from tests.experts.test_experts import B, H, L, attention_expert, features
+
+
+def gathered(feats, gold):
+    means = LabelMeans(L, H, torch.device("cpu"))
+    for row in range(B):  # one document at a time: batches must not matter
+        part = slice(row, row + 1)
+        means.add(feats.hidden[1][part].detach(), feats.mask[part], gold[part])
+    return means.finish()
+
+
+def test_means_and_covariance_equal_direct_ones():
+    feats, gold = features(), torch.tensor([[0, 3], [3, -1], [5, -1]])
+    means = gathered(feats, gold)
+    texts = [feats.hidden[1][b][feats.mask[b]].detach() for b in range(B)]
+    everything = torch.cat(texts)
+    torch.testing.assert_close(means.overall, everything.mean(0))
+    expected = torch.from_numpy(np.cov(everything.numpy().T, bias=True)).float()
+    torch.testing.assert_close(means.covariance(), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(means.by_label[3], (texts[0].mean(0) + texts[1].mean(0)) / 2)
+    assert means.counts.tolist() == [1, 0, 0, 2, 0, 1] + [0] * (L - 6)
+
+
+def test_queries_start_with_equal_spread_and_labels_without_texts_stay():
+    expert, feats = attention_expert(temperature=0.5), features()
+    before = expert.query.detach().clone()
+    expert.start_queries(gathered(feats, torch.tensor([[0, 3], [3, -1], [5, -1]])), spread=2.0)
+    changed = (expert.query != before).any(1)
+    assert changed.nonzero()[:, 0].tolist() == [0, 3, 5]
+    keys = expert.key(feats.hidden[1][feats.mask])
+    scores = (keys @ expert.query[changed].T / 0.5).detach()
+    torch.testing.assert_close(
+        scores.std(0, unbiased=False), torch.full((3,), 2.0), rtol=1e-3, atol=0
+    )
+
+
+def test_a_label_attends_more_to_the_tokens_of_its_texts():
+    expert, feats = attention_expert(), features()
+    expert.start_queries(gathered(feats, torch.tensor([[0, -1], [1, -1], [2, -1]])))
+    state = expert.prepare(feats)
+    keys = state[0].detach()
+    own = torch.stack([(keys[b][feats.mask[b]] @ expert.query[b]).mean() for b in range(B)])
+    every = torch.stack([(keys[feats.mask] @ expert.query[b]).mean() for b in range(B)])
+    assert (own > every).all()

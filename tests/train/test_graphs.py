@@ -1,0 +1,55 @@
+"""Recorded steps against plain ones; needs a GPU."""
+
+import numpy as np
+import pytest
+import torch
+
+from glocal.data.batches import collate
+from glocal.systems.base import LabelStatistics, Progress
+from glocal.systems.registry import build_system
+from tests.tiny import tiny_recipe
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def batch_of(tokenizer, texts, gold):
+    tokens = [np.array(ids) for ids in tokenizer.encode_batch(texts, 24)]
+    batch = collate(tokens, np.arange(len(texts)), pad_id=0, left=False, multiple=8)
+    padded = torch.full((len(texts), 8), -1)
+    padded[:, : gold.shape[1]] = gold
+    return type(batch)(
+        batch.input_ids, batch.attention_mask, padded, batch.positions, float(len(texts)), True
+    )
+
+
+def test_a_replayed_step_equals_a_plain_one():
+    from glocal.train.graphs import StepGraphs
+
+    torch.manual_seed(0)
+    recipe = tiny_recipe("glocalxml", "candidates.mode=full")
+    system, tokenizer = build_system(recipe, LabelStatistics(np.full(20, 5), 100))
+    system.cuda().train()
+    graphs, progress = StepGraphs(system, None), Progress(0, 10)
+    texts = [["a red dog", "an owl at night"], ["the black cat", "a hen and a pig"]]
+    replayed = 0
+    for turn in range(6):
+        gold = torch.tensor([[turn, 7], [3, 19 - turn]])
+        batch = batch_of(tokenizer, texts[turn % 2], gold)
+        loss = graphs.step(batch, progress)
+        if loss is None:  # met for the first time
+            continue
+        replayed += 1
+        found = {n: p.grad.clone() for n, p in system.named_parameters() if p.grad is not None}
+        system.zero_grad(set_to_none=True)
+        plain = system.training_step(batch.to(torch.device("cuda")), progress)
+        plain.backward()
+        torch.testing.assert_close(loss, plain.detach(), rtol=1e-4, atol=1e-5)
+        for name, parameter in system.named_parameters():
+            if parameter.grad is not None:
+                torch.testing.assert_close(found[name], parameter.grad, rtol=1e-3, atol=1e-5)
+        system.zero_grad(set_to_none=True)
+        del plain
+    assert replayed >= 3
