@@ -5,7 +5,8 @@ import json
 import pytest
 import torch
 
-from glocal.errors import ConfigError, Interrupted, ModelError, TrainingError
+from glocal.data.corpus import Corpus
+from glocal.errors import ConfigError, DataError, Interrupted, ModelError, TrainingError
 from glocal.systems.mixture import ExpertMixture
 from glocal.train.loop import Loop
 from tests.tiny import tiny_corpus, tiny_recipe
@@ -94,6 +95,21 @@ def test_the_metric_named_in_the_recipe_decides(tmp_path):
     assert result.metrics["best_step"] == max(values, key=lambda step: (values[step], -step))
     with pytest.raises(ConfigError, match="P@5"):
         train(tiny_recipe("glocalxml", "train.metric=p5"), tmp_path / "other", dev=DEV)
+
+
+@pytest.mark.parametrize("dev", [Corpus.from_texts(["a", "b"]), Corpus.from_texts([])])
+def test_a_dev_set_without_labels_is_refused_before_training(tmp_path, dev):
+    listener = Recorder()
+    with pytest.raises(DataError, match=f"none of the {len(dev)} dev texts has labels"):
+        train(tiny_recipe("glocalxml"), tmp_path / "m", dev=dev, listener=listener)
+    assert not listener.steps
+    assert not list(tmp_path.iterdir())
+
+
+def test_dev_labels_that_training_does_not_know_count_as_misses(tmp_path):
+    dev = Corpus.from_texts(["the red cat", "the dog"], [["unheard of"], ["unseen"]])
+    result = train(tiny_recipe("glocalxml"), tmp_path / "m", dev=dev)
+    assert result.metrics["dev"]["combined"]["P@5"] == 0.0
 
 
 # --- averaging --------------------------------------------------------------------------------

@@ -14,8 +14,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from glocal._lazy import lazy_names
 
 if TYPE_CHECKING:
     from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
@@ -103,12 +104,4 @@ __all__ = [
     "weigh",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from glocal._lazy import lazy_names
 
 if TYPE_CHECKING:
     from glocal.train.listener import TrainListener
@@ -12,10 +14,4 @@ __all__ = ["FitResult", "TrainListener", "fit"]
 
 _MODULES = {"fit": "run", "FitResult": "run", "TrainListener": "listener"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -22,7 +22,7 @@ from glocal.config import Recipe, recipe_to_mapping
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.data.tokens import TokenStore, tokenise
-from glocal.errors import ConfigError, ModelError
+from glocal.errors import ConfigError, DataError, ModelError
 from glocal.labels.space import LabelSpace
 from glocal.predict.calibration import fit_temperature_to
 from glocal.predict.documents import score_documents
@@ -242,6 +242,12 @@ class _Evaluator:
             dev, data.tokenizer, max_length=recipe.encoder.max_length
         )
         self.gold = labels.encode(dev)
+        if not self.gold.nnz:
+            raise DataError(
+                f"none of the {len(dev)} dev texts has labels, so no weights can be chosen by it; "
+                "check its labels column, or train without it",
+                path=dev.source,
+            )
 
     def predictions(self, *, exact: bool = False) -> dict[str, Predictions]:
         """Top labels of every dev document, the same in every process; `exact` in fp32."""
