@@ -29,7 +29,7 @@ __all__ = ["EXAMPLES", "app"]
 app = typer.Typer()
 
 OUT = Path("demo-model")
-TRAIN_TEXTS = 20_000
+TRAIN_TEXTS = 4_000
 KS = (1, 3, 5)
 EXAMPLES = (
     "Inflammation of the middle ear with discharge of pus in a small child",
