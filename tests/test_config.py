@@ -307,3 +307,23 @@ def test_a_recipe_survives_toml(recipe):
 
 def test_public_names_exist():
     assert all(hasattr(config, name) for name in config.__all__)
+
+
+def test_a_folder_named_like_a_recipe_is_not_taken_for_it(tmp_path):
+    (tmp_path / "glocalxml").mkdir()
+    mine = tmp_path / "mine.toml"
+    mine.write_text('extends = "glocalxml"\n[train]\nepochs = 2\n')
+    assert load_recipe(mine).train.epochs == 2
+
+
+def test_circles_are_found_under_any_spelling_of_a_path(tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a.toml").write_text('extends = "../x/b.toml"')
+    (tmp_path / "x" / "b.toml").write_text('extends = "../x/a.toml"')
+    with pytest.raises(ConfigError, match="circle"):
+        load_recipe(tmp_path / "x" / "a.toml")
+
+
+def test_an_enormous_number_is_a_problem_and_no_crash():
+    with pytest.raises(ConfigError, match=r"train\.warmup.*\n.*train\.rates"):
+        load_recipe("glocalxml", [f"train.warmup={10**400}", f"train.rates.encoder={10**400}"])

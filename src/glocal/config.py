@@ -295,6 +295,7 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def _read_with_parents(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    name = str(Path(name).resolve()) if name.endswith(".toml") else name
     if name in seen:
         raise ConfigError(f"recipes extend one another in a circle: {' → '.join([*seen, name])}")
     mapping = _read_toml(name)
@@ -302,7 +303,7 @@ def _read_with_parents(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     if parent is None:
         return mapping
     beside = Path(name).parent / str(parent)
-    base = str(beside) if name.endswith(".toml") and beside.exists() else str(parent)
+    base = str(beside) if name.endswith(".toml") and beside.is_file() else str(parent)
     return _merge(_read_with_parents(base, (*seen, name)), mapping)
 
 
@@ -427,14 +428,24 @@ def _convert(hint: Any, value: Any) -> Any:
         return _WRONG if wrong else items
     if origin is dict:
         numbers = isinstance(value, Mapping) and all(_is_number(v) for v in value.values())
-        return {str(k): float(v) for k, v in value.items()} if numbers else _WRONG
+        if not numbers:
+            return _WRONG
+        converted = {str(k): _float(v) for k, v in value.items()}
+        return _WRONG if _WRONG in converted.values() else converted
     if hint is float:
-        return float(value) if _is_number(value) else _WRONG
+        return _float(value) if _is_number(value) else _WRONG
     if hint is int:
         return value if isinstance(value, int) and not isinstance(value, bool) else _WRONG
     if hint is str and _is_number(value):
         return str(value)
     return value if isinstance(value, hint) else _WRONG
+
+
+def _float(value: int | float) -> Any:
+    try:
+        return float(value)
+    except OverflowError:  # an enormous whole number
+        return _WRONG
 
 
 def _is_number(value: Any) -> bool:
