@@ -22,7 +22,7 @@ def test_it_says_what_it_runs_on():
 
 
 def test_a_device_that_is_not_there():
-    with pytest.raises(ConfigError, match="auto, cpu or cuda, not 'tpu'"):
+    with pytest.raises(ConfigError, match="auto, cpu, cuda or cuda:N, not 'tpu'"):
         Engine("tpu")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -77,8 +78,8 @@ def stdout() -> Console:
 
 
 def note(text: str) -> None:
-    """A message to the user, unless `--quiet` is given."""
-    if not settings.quiet:
+    """A message to the user, unless `--quiet` is given; of several processes, the first speaks."""
+    if not settings.quiet and os.environ.get("RANK", "0") == "0":
         stderr().print(text, markup=False)
 
 

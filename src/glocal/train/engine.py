@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,15 +27,17 @@ class Engine:
     """Where and how a run computes.
 
     Args:
-        device: `auto`, `cpu` or `cuda`.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
         precision: `auto`, `bf16`, `fp16` or `fp32`.
     """
 
     def __init__(self, device: str = "auto", precision: str = "auto") -> None:
-        if device not in {"auto", "cpu", "cuda"}:
-            raise ConfigError(f"the device must be auto, cpu or cuda, not '{device}'")
-        if device == "cuda" and not torch.cuda.is_available():
-            raise ConfigError("the device cuda was asked for, but PyTorch sees no GPU")
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+            raise ConfigError(f"the device must be auto, cpu, cuda or cuda:N, not '{device}'")
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise ConfigError(f"the device {device} was asked for, but PyTorch sees no GPU")
+        if device.startswith("cuda:"):
+            torch.cuda.set_device(torch.device(device))
         on_cpu = device == "cpu" or not torch.cuda.is_available()
         self.precision = self._choose_precision(precision, on_cpu=on_cpu)
         mixed = {"fp32": "no"}.get(self.precision, self.precision)
