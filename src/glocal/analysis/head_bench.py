@@ -28,7 +28,7 @@ from glocal.heads.clusters import Clusters, cluster_priors, label_clusters
 from glocal.losses.bce import bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.systems.aplc_topk import aplc_topk
-from glocal.systems.topk import RunningTopK, TopK
+from glocal.systems.topk import TopK
 
 __all__ = [
     "FlatHead",
@@ -45,7 +45,6 @@ __all__ = [
 ]
 
 _TRAIN_ELEMENTS = {"cuda": 1 << 28, "cpu": 1 << 22}
-_PREDICT_ELEMENTS = {"cuda": 1 << 27, "cpu": 1 << 19}
 _GATE = 12.0  # logit of an open gate
 _DOCUMENTS = 500_000  # training documents the label counts stand for
 
@@ -100,11 +99,8 @@ class FlatHead(nn.Module):
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
-        counts = workload.counts()
-        flat = label_clusters(counts, [1.0])
-        priors = cluster_priors(flat, counts, _DOCUMENTS)
-        self.weight = nn.Parameter(torch.empty(workload.n_labels, workload.width).normal_(0, 0.02))
-        self.bias = nn.Parameter(torch.from_numpy(priors.labels[flat.ranks]).float())
+        # One cluster is a flat layer; so both predict by the same search.
+        self.layer = build_clusters(workload, [1.0])
 
     def loss(self, document: Tensor, gold: Tensor, weights: Tensor, *, budget: int) -> Tensor:
         """BCE over all labels, the mean over documents."""
@@ -113,8 +109,9 @@ class FlatHead(nn.Module):
             logits = functional.linear(states[0], *rows)
             return bce_chunk(logits, gold, chunk.start)
 
-        chunks = label_chunks(len(self.weight), documents=len(document), width=1, budget=budget)
-        total = chunked_loss(chunk_loss, chunks, [document], [self.weight, self.bias])
+        labels = self.layer.cluster(0).label_tensors()
+        chunks = label_chunks(len(labels[0]), documents=len(document), width=1, budget=budget)
+        total = chunked_loss(chunk_loss, chunks, [document], labels)
         return total * weights[0]
 
 
@@ -168,12 +165,7 @@ def set_gates(head: APLC, document: Tensor, gold: Tensor, how: str) -> Tensor:
 @torch.no_grad()
 def flat_topk(head: FlatHead, document: Tensor, k: int) -> TopK:
     """The best k labels of a flat layer."""
-    best = RunningTopK(k)
-    budget = _PREDICT_ELEMENTS.get(document.device.type, 1 << 24)
-    for chunk in label_chunks(len(head.weight), documents=len(document), width=1, budget=budget):
-        scores = torch.sigmoid(functional.linear(document, head.weight[chunk], head.bias[chunk]))
-        best.update(scores, torch.arange(chunk.start, chunk.stop, device=document.device))
-    return best.result()
+    return aplc_topk(head.layer, document, k)
 
 
 @torch.no_grad()

@@ -61,11 +61,14 @@ class _LogOneMinusProduct(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
         ctx.save_for_backward(a, b)
         log_p = functional.logsigmoid(a) + functional.logsigmoid(b)
-        unlikely = log_p < _LOG_HALF
-        value = log_p.clamp(max=_LOG_HALF).exp_().neg_().log1p_()
-        low, high = torch.minimum(a, b), torch.maximum(a, b)
-        likely = functional.softplus(low - functional.softplus(high)) - functional.softplus(low)
-        return torch.where(unlikely, value, likely)
+        likely = log_p >= _LOG_HALF
+        value = log_p.clamp_(max=_LOG_HALF).exp_().neg_().log1p_()
+        if value.is_cuda:  # nothing may wait for the device
+            return torch.where(likely, _log_rest_of_likely(a, b), value)
+        places = likely.nonzero(as_tuple=True)  # few: not worth computing for all
+        chosen = (tensor.expand_as(value)[places] for tensor in (a, b))
+        value[places] = _log_rest_of_likely(*chosen)
+        return value
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -73,14 +76,20 @@ class _LogOneMinusProduct(torch.autograd.Function):
         a, b = ctx.saved_tensors
         needs_a, needs_b = ctx.needs_input_grad
         return (
-            (grad * _slope(a, b)).sum_to_size(a.shape) if needs_a else None,
-            (grad * _slope(b, a)).sum_to_size(b.shape) if needs_b else None,
+            _slope(a, b).mul_(grad).sum_to_size(a.shape) if needs_a else None,
+            _slope(b, a).mul_(grad).sum_to_size(b.shape) if needs_b else None,
         )
+
+
+def _log_rest_of_likely(a: Tensor, b: Tensor) -> Tensor:
+    """`log(1 − p)` where p is at least 1/2."""
+    low, high = torch.minimum(a, b), torch.maximum(a, b)
+    return functional.softplus(low - functional.softplus(high)) - functional.softplus(low)
 
 
 def _slope(x: Tensor, other: Tensor) -> Tensor:
     """`∂/∂x log(1 − σ(x)·σ(other))`."""
-    return -torch.sigmoid(x) * torch.sigmoid(other - functional.softplus(x))
+    return (other - functional.softplus(x)).sigmoid_().mul_(-torch.sigmoid(x))
 
 
 def _exact(logits: Tensor) -> Tensor:
