@@ -91,6 +91,11 @@ class DocumentConfig:
     pooler: bool = option(False, "a linear layer with tanh before the label vectors")
     hidden_size: int = option(0, "width of a hidden layer before the labels (0: none)", at_least=0)
     bias: bool = option(True, "a bias for each label")
+    head: str = option(
+        "flat",
+        "the output layer: a vector for each label, or the label clusters of [aplc]",
+        choices=("flat", "aplc"),
+    )
 
 
 @dataclass(frozen=True)

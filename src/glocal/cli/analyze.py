@@ -1,4 +1,4 @@
-"""`glocal analyze`: sweeps over the encoder's layers, and performance by label frequency."""
+"""`glocal analyze`: sweeps over layers, performance by label frequency, costs of output layers."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from glocal.cli.ablate import (
     read_study_data,
     study_view,
 )
+from glocal.cli.analyze_heads import heads
 from glocal.cli.corpora import read_file
 from glocal.cli.options import (
     AsJson,
@@ -49,9 +50,10 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="analyze",
-    help="Sweep experts over the encoder's layers, or compare models by label frequency.",
+    help="Sweep experts over layers, compare models by label frequency, cost output layers.",
     no_args_is_help=True,
 )
+app.command()(heads)
 
 
 @app.command()

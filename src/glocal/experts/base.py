@@ -27,11 +27,14 @@ class Expert(nn.Module, ABC):
         name: As written in the recipe, such as `A-1`.
         layers: The encoder layers whose hidden states it reads.
         label_width: Elements per (document, label) pair that scoring holds in memory.
+        scores_rows: Whether any rows of its label tensors can be scored. If not, it has a `loss` of
+            its own and gives log-odds in place of logits.
     """
 
     name: str
     layers: tuple[int, ...]
     label_width: int = 1
+    scores_rows: bool = True
 
     @abstractmethod
     def prepare(self, features: Features) -> State:
@@ -54,6 +57,10 @@ class Expert(nn.Module, ABC):
     @abstractmethod
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters by the name of their learning rate."""
+
+    def loss(self, state: State, gold: Tensor, *, budget: int) -> Tensor:
+        """The loss of an expert whose label rows cannot be scored one by one, summed."""
+        raise NotImplementedError
 
     def logits(self, state: State, labels: slice | Tensor) -> Tensor:
         """Logits of a slice of labels, or of candidate ids (B, C)."""

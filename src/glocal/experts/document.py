@@ -2,10 +2,13 @@
 
 - the document vector of layer n against a vector per label: `⟨h, e_j⟩ + b_j`;
 - `D-(m+n)` concatenates the document vectors of several layers;
-- an optional linear pooler with tanh, and an optional hidden layer.
+- an optional linear pooler with tanh, and an optional hidden layer;
+- label clusters (`heads/aplc.py`) in place of the label vectors, if asked.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +16,7 @@ from torch import Tensor, nn
 from glocal.config import DocumentConfig
 from glocal.encoders.encoder import Features
 from glocal.experts.base import Expert, State, label_bias, label_matrix, present
+from glocal.heads.aplc import APLC
 
 __all__ = ["DocumentExpert"]
 
@@ -28,6 +32,8 @@ class DocumentExpert(Expert):
         n_labels: Number of labels.
         bias: Initial label biases, (L,).
         dropout: On the document vector.
+        clusters: Builds the output layer for a width, where it is not a vector for each label.
+        skip_tails: Of the clusters' loss.
     """
 
     def __init__(
@@ -40,6 +46,8 @@ class DocumentExpert(Expert):
         n_labels: int,
         bias: Tensor,
         dropout: float = 0.0,
+        clusters: Callable[[int], APLC] | None = None,
+        skip_tails: bool = True,
     ) -> None:
         super().__init__()
         self.name, self.layers = name, layers
@@ -47,8 +55,12 @@ class DocumentExpert(Expert):
         self.dropout = nn.Dropout(dropout)
         self.pooler = nn.Linear(width, width) if config.pooler else None
         self.hidden = nn.Linear(width, config.hidden_size) if config.hidden_size else None
-        self.weight = label_matrix(n_labels, config.hidden_size or width)
-        self.bias = label_bias(bias if config.bias else None, n_labels)
+        inner = config.hidden_size or width
+        self.head = None if clusters is None else clusters(inner)
+        self.scores_rows, self.skip_tails = self.head is None, skip_tails
+        flat = self.head is None
+        self.weight = label_matrix(n_labels, inner) if flat else None
+        self.bias = label_bias(bias, n_labels) if flat and config.bias else None
 
     def prepare(self, features: Features) -> State:
         """The document vector, (B, H)."""
@@ -64,6 +76,24 @@ class DocumentExpert(Expert):
         """Label vectors (L, H) and biases (L,)."""
         return tuple(present(self.weight, self.bias))
 
+    def logits(self, state: State, labels: slice | Tensor) -> Tensor:
+        """Logits of labels; from clusters, the log-odds of their probabilities."""
+        if self.head is None:
+            return super().logits(state, labels)
+        (document,) = state
+        assert document is not None
+        if isinstance(labels, slice):
+            labels = torch.arange(labels.start, labels.stop, device=document.device)
+        return self.head.log_odds(document, labels)
+
+    def loss(self, state: State, gold: Tensor, *, budget: int) -> Tensor:
+        """The clusters' own (APLC-XLNet Eq. 5), summed over labels and documents."""
+        (document,) = state
+        assert document is not None
+        assert self.head is not None
+        weights = torch.ones(len(document), device=document.device)
+        return self.head.loss(document, gold, weights, budget=budget, skip_tails=self.skip_tails)
+
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """`⟨h, e_j⟩ + b_j`."""
         (document,) = state
@@ -78,4 +108,5 @@ class DocumentExpert(Expert):
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Pooler and hidden layer apart from the label parameters."""
         shared = [p for layer in (self.pooler, self.hidden) if layer for p in layer.parameters()]
-        return {"pooler": shared, "classifier": present(self.weight, self.bias)}
+        clusters = [] if self.head is None else list(self.head.parameters())
+        return {"pooler": shared, "classifier": present(self.weight, self.bias) + clusters}

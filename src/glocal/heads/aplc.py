@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.heads.clusters import ClusterPriors, Clusters
-from glocal.heads.product import product_bce
+from glocal.heads.product import log_one_minus_product, log_product, product_bce
 from glocal.losses.chunked import chunked_loss, label_chunks
 
 __all__ = ["APLC", "tail_width"]
@@ -223,17 +224,37 @@ class APLC(nn.Module):
 
     def probabilities(self, document: Tensor, labels: Tensor) -> Tensor:
         """Of label ids (M,) shared by all documents, or (B, M) of each, by Eq. 2; fp32."""
+        return self._gather(
+            document, labels, torch.sigmoid, lambda z, gate: torch.sigmoid(z) * torch.sigmoid(gate)
+        )
+
+    def log_odds(self, document: Tensor, labels: Tensor) -> Tensor:
+        """`log p − log(1 − p)` of the same labels: what stands in where logits are asked for."""
+        return self._gather(
+            document,
+            labels,
+            lambda z: z,
+            lambda z, gate: log_product(gate, z) - log_one_minus_product(gate, z),
+        )
+
+    def _gather(
+        self,
+        document: Tensor,
+        labels: Tensor,
+        in_head: Callable[[Tensor], Tensor],
+        in_tail: Callable[[Tensor, Tensor], Tensor],
+    ) -> Tensor:
+        """A function of the logits (and gates) of labels that may be in any cluster, fp32."""
         ranks = self.ranks[labels]
-        gates = self.gate_probabilities(document)
+        gates = self.gates.logits(document, slice(None)).float()
         found = torch.zeros(len(document), labels.shape[-1], device=document.device)
         for number, (start, stop) in enumerate(pairwise(self.bounds)):
             cluster = self.cluster(number)
             inside = (ranks >= start) & (ranks < stop)
             columns = (ranks - start).clamp(0, stop - start - 1)
-            scores = torch.sigmoid(cluster.logits(cluster.project(document), columns).float())
-            if number:
-                scores = scores * gates[:, number - 1 : number]
-            found = torch.where(inside, scores, found)
+            logits = cluster.logits(cluster.project(document), columns).float()
+            gate = gates[:, number - 1 : number]
+            found = torch.where(inside, in_tail(logits, gate) if number else in_head(logits), found)
         return found
 
 

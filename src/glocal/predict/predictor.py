@@ -298,7 +298,9 @@ def _choose_device(device: str) -> torch.device:
     try:
         chosen = torch.device(device)
     except RuntimeError as error:
-        raise ConfigError(f"the device must be auto, cpu, cuda or cuda:N, not '{device}'") from error
+        raise ConfigError(
+            f"the device must be auto, cpu, cuda or cuda:N, not '{device}'"
+        ) from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("the device cuda was asked for, but PyTorch sees no GPU")
     return chosen

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,13 @@ from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.experts.label_means import LabelMeans
 from glocal.experts.parse import ExpertSpec
+from glocal.heads.aplc import APLC
+from glocal.heads.clusters import label_clusters
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
+from glocal.systems.aplc_topk import aplc_topk
+from glocal.systems.aplc_xlnet import build_aplc
 from glocal.systems.base import COMBINED, LabelStatistics, Progress, System
 from glocal.systems.candidates import Candidates, draw_candidates
 from glocal.systems.topk import RunningTopK, TopK, topk_of
@@ -61,7 +65,10 @@ class ExpertMixture(System):
         self.recipe, self.n_labels = recipe, statistics.n_labels
         self.encoder = encoder
         bias = initial_bias(recipe.loss.bias_init, statistics)
-        built = [_build_expert(spec, recipe, encoder.hidden_size, bias) for spec in experts]
+        clusters = _cluster_builder(recipe, statistics)
+        built = [
+            _build_expert(spec, recipe, encoder.hidden_size, bias, clusters) for spec in experts
+        ]
         self.experts = nn.ModuleList(built)
         self.expert_names = [spec.name for spec in experts]
         counts = torch.from_numpy(statistics.counts.astype(np.float32))
@@ -77,6 +84,11 @@ class ExpertMixture(System):
                 "'loss.kind' = collaborative needs every expert's logit of every label; "
                 "set candidates.mode=full"
             )
+        if loss.kind == "collaborative" and not all(e.scores_rows for e in self._experts()):
+            raise ConfigError(
+                "'loss.kind' = collaborative needs every expert's logit of every label, which "
+                "label clusters do not compute in training; set document.head=flat"
+            )
         if self.recipe.candidates.mode == "shortlist" and self.proposer is None:
             raise ConfigError(
                 "'candidates.mode' = shortlist needs a document expert to propose labels"
@@ -90,7 +102,7 @@ class ExpertMixture(System):
             yield expert
 
     @property
-    def proposer(self) -> Expert | None:
+    def proposer(self) -> DocumentExpert | None:
         """The first document expert."""
         return next((e for e in self._experts() if isinstance(e, DocumentExpert)), None)
 
@@ -154,7 +166,11 @@ class ExpertMixture(System):
         return total / batch.denominator
 
     def _full_loss(self, batch: Batch, states: dict[str, State]) -> Tensor:
-        experts = list(self._experts())
+        experts = [expert for expert in self._experts() if expert.scores_rows]
+        total = self._own_losses(batch, states)
+        if not experts:
+            return total
+        scored = [states[expert.name] for expert in experts]
         chunks = self.chunks(len(batch), batch.input_ids.device)
 
         def chunk_loss(chunk: slice, flat: Any, rows: Any) -> Tensor:
@@ -162,7 +178,7 @@ class ExpertMixture(System):
                 expert.score(tuple(state), tuple(row))
                 for expert, state, row in zip(
                     experts,
-                    _regroup(flat, list(states.values())),
+                    _regroup(flat, scored),
                     _regroup(rows, labels),
                     strict=True,
                 )
@@ -173,8 +189,19 @@ class ExpertMixture(System):
             return torch.stack(parts).sum()
 
         labels = [expert.label_tensors() for expert in experts]
-        flat_states = [t for state in states.values() for t in state]
-        return chunked_loss(chunk_loss, chunks, flat_states, [t for row in labels for t in row])
+        flat_states = [t for state in scored for t in state]
+        rows = [t for row in labels for t in row]
+        return total + chunked_loss(chunk_loss, chunks, flat_states, rows)
+
+    def _own_losses(self, batch: Batch, states: dict[str, State]) -> Tensor:
+        """Of the experts that score label clusters instead of any label."""
+        device = batch.input_ids.device
+        budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS.get(device.type, 1 << 28)
+        total = torch.zeros((), device=device)
+        for expert in self._experts():
+            if not expert.scores_rows:
+                total = total + expert.loss(states[expert.name], batch.gold, budget=budget)
+        return total
 
     def _shortlist_loss(self, batch: Batch, states: dict[str, State], progress: Progress) -> Tensor:
         proposer = self.proposer
@@ -190,7 +217,15 @@ class ExpertMixture(System):
 
         budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS["cpu"]
         chunks = label_chunks(self.n_labels, documents=len(batch), width=1, budget=budget)
-        total = chunked_loss(chunk_loss, chunks, states[proposer.name], proposer.label_tensors())
+        state = states[proposer.name]
+        if proposer.scores_rows:
+            total = chunked_loss(chunk_loss, chunks, state, proposer.label_tensors())
+        else:
+            total = proposer.loss(state, batch.gold, budget=budget)
+            if hardest is not None:
+                with torch.no_grad():
+                    for chunk in chunks:
+                        _observe(hardest, proposer.logits(state, chunk), chunk, batch.gold)
         candidates = draw_candidates(
             batch,
             None if hardest is None else hardest.result().indices,
@@ -211,7 +246,8 @@ class ExpertMixture(System):
     @property
     def recordable(self) -> bool:
         """Candidates are drawn on the CPU anew each step; everything else can be recorded."""
-        return not self.shortlists
+        fixed = all(e.scores_rows for e in self._experts()) or not self.recipe.aplc.skip_tails
+        return not self.shortlists and fixed
 
     def phase(self, progress: Progress) -> str:
         """The diversity loss starts part of the way through."""
@@ -268,6 +304,11 @@ class ExpertMixture(System):
     ) -> Tensor:
         proposer = self.proposer
         assert proposer is not None, "checked when the system was built"
+        if proposer.head is not None:
+            (document,) = states[proposer.name]
+            assert document is not None
+            with torch.autocast(document.device.type, enabled=False):
+                return aplc_topk(proposer.head, document.float(), k, allowed=allowed).indices
         best = RunningTopK(k)
         device = batch.input_ids.device
         budget = _CHUNK_ELEMENTS.get(device.type, 1 << 28)
@@ -320,7 +361,21 @@ def initial_bias(setting: str, statistics: LabelStatistics) -> Tensor:
         raise ConfigError(f"'loss.bias_init' must be prior or a number, not '{setting}'") from None
 
 
-def _build_expert(spec: ExpertSpec, recipe: Recipe, hidden_size: int, bias: Tensor) -> Expert:
+def _cluster_builder(recipe: Recipe, statistics: LabelStatistics) -> Callable[[int], APLC] | None:
+    """Builds the document experts' output layer for a width; None where it is flat."""
+    if recipe.document.head != "aplc":
+        return None
+    clusters = label_clusters(statistics.counts, recipe.aplc.partition)
+    return lambda width: build_aplc(recipe.aplc, clusters, width, statistics)
+
+
+def _build_expert(
+    spec: ExpertSpec,
+    recipe: Recipe,
+    hidden_size: int,
+    bias: Tensor,
+    clusters: Callable[[int], APLC] | None,
+) -> Expert:
     common: dict[str, Any] = {
         "name": spec.name,
         "hidden_size": hidden_size,
@@ -329,7 +384,13 @@ def _build_expert(spec: ExpertSpec, recipe: Recipe, hidden_size: int, bias: Tens
         "dropout": recipe.encoder.dropout,
     }
     if spec.kind == "D":
-        return DocumentExpert(recipe.document, layers=spec.layers, **common)
+        return DocumentExpert(
+            recipe.document,
+            layers=spec.layers,
+            clusters=clusters,
+            skip_tails=recipe.aplc.skip_tails,
+            **common,
+        )
     return LabelAttentionExpert(recipe.attention, layer=spec.layers[0], **common)
 
 
