@@ -16,8 +16,9 @@ prints them as one block and exits with status 1; a traceback appears only with 
 
 from __future__ import annotations
 
+import difflib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -30,6 +31,7 @@ __all__ = [
     "ModelError",
     "NewerFormatError",
     "TrainingError",
+    "did_you_mean",
     "require",
 ]
 
@@ -102,3 +104,9 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
             f"the package that provides '{module}' is needed for {purpose} and is not installed; "
             f"run: pip install 'glocal[{extra}]'"
         ) from error
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """A hint at the valid name nearest to a wrong one, to follow it in a message; or nothing."""
+    close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    return f" (did you mean '{close[0]}'?)" if close else ""

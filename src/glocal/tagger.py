@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import shutil
@@ -25,7 +24,7 @@ import numpy as np
 
 from glocal.config import Recipe, load_recipe, recipe_from_mapping, recipe_to_mapping
 from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
-from glocal.errors import ConfigError, DataError, GlocalError, ModelError
+from glocal.errors import ConfigError, DataError, GlocalError, ModelError, did_you_mean
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -355,8 +354,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def _unknown_parameter(name: str, valid: list[str]) -> str:
-    close = difflib.get_close_matches(name, valid, n=1)
-    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    hint = did_you_mean(name, valid)
     return f"Tagger has no parameter '{name}'{hint}; it has {', '.join(valid)}"
 
 

@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import tomllib
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from glocal.config import Recipe, load_recipe, parse_override
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, did_you_mean
 
 __all__ = ["Variant", "VariantTable", "load_table", "resolve", "select", "table_names"]
 
@@ -105,7 +104,8 @@ def select(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
     if unknown:
         raise ConfigError(
             [
-                f"there is no variant '{name}'{_nearest(name, known)}; there are {', '.join(known)}"
+                f"there is no variant '{name}'{did_you_mean(name, known)}; "
+                f"there are {', '.join(known)}"
                 for name in unknown
             ]
         )
@@ -174,7 +174,7 @@ def _read(name: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name} is not valid TOML: {error}") from error
     raise ConfigError(
-        f"there is no table '{name}'{_nearest(name, table_names())}; there are "
+        f"there is no table '{name}'{did_you_mean(name, table_names())}; there are "
         f"{', '.join(table_names())}, and a path must end in .toml"
     )
 
@@ -216,7 +216,7 @@ def _variant(row: Mapping[str, Any], number: int, problems: list[str]) -> Varian
 
 def _unknown_keys(mapping: Mapping[str, Any], known: set[str], where: str) -> list[str]:
     return [
-        f"{where}unknown key '{key}'{_nearest(key, sorted(known))}"
+        f"{where}unknown key '{key}'{did_you_mean(key, sorted(known))}"
         for key in mapping
         if key not in known
     ]
@@ -228,8 +228,3 @@ def _flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def _nearest(name: str, valid: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    return f" (did you mean '{close[0]}'?)" if close else ""

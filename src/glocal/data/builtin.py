@@ -6,14 +6,13 @@ that they can be used wherever a path is expected. A file of the same name wins.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from glocal.errors import DataError
+from glocal.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
@@ -72,10 +71,9 @@ def load_builtin(name: str) -> BuiltinData:
         DataError: There is no such set.
     """
     if name not in _LOADERS:
-        near = difflib.get_close_matches(name, BUILTIN_NAMES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, BUILTIN_NAMES)
         raise DataError(
-            f"no built-in data set {name!r}; there are {', '.join(BUILTIN_NAMES)}{hint}"
+            f"no built-in data set '{name}'{hint}; there are {', '.join(BUILTIN_NAMES)}"
         )
     return _LOADERS[name]()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +12,7 @@ from glocal.config import Recipe
 from glocal.encoders.encoder import Encoder
 from glocal.encoders.loading import load_pretrained, model_from_config, n_layers
 from glocal.encoders.tokenizer import TextTokenizer
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, did_you_mean
 from glocal.experts.parse import parse_experts
 from glocal.systems.aplc_xlnet import APLCXLNet
 from glocal.systems.base import LabelStatistics, System
@@ -106,8 +105,7 @@ def _resolve_candidates(recipe: Recipe, n_labels: int, device_type: str) -> Reci
 def _system_class(name: str) -> Callable[..., System]:
     if name in SYSTEMS:
         return SYSTEMS[name]
-    close = difflib.get_close_matches(name, SYSTEMS, n=1, cutoff=0.4)
-    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    hint = did_you_mean(name, SYSTEMS)
     raise ConfigError(f"there is no system '{name}'{hint}; there are {', '.join(SYSTEMS)}")
 
 

@@ -1,0 +1,35 @@
+"""Recipes: every setting of a run, typed, documented, read from and written to TOML."""
+
+from __future__ import annotations
+
+from glocal.config.reading import load_recipe, parse_override, recipe_from_mapping, recipe_names
+from glocal.config.settings import (
+    AplcConfig,
+    AttentionConfig,
+    CandidatesConfig,
+    DocumentConfig,
+    EncoderConfig,
+    LabelsConfig,
+    LossConfig,
+    Recipe,
+    TrainConfig,
+)
+from glocal.config.writing import recipe_to_mapping, to_toml
+
+__all__ = [
+    "AplcConfig",
+    "AttentionConfig",
+    "CandidatesConfig",
+    "DocumentConfig",
+    "EncoderConfig",
+    "LabelsConfig",
+    "LossConfig",
+    "Recipe",
+    "TrainConfig",
+    "load_recipe",
+    "parse_override",
+    "recipe_from_mapping",
+    "recipe_names",
+    "recipe_to_mapping",
+    "to_toml",
+]

@@ -1,0 +1,136 @@
+"""Values held against the types and limits of the settings, every problem collected."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from glocal.errors import did_you_mean
+
+__all__ = ["build_section"]
+
+
+def build_section(cls: type, mapping: Any, where: str, problems: list[str]) -> Any:
+    """A settings dataclass from a mapping; what is wrong is added to the problems.
+
+    Args:
+        cls: The dataclass.
+        mapping: Its values by name; what is missing takes its default.
+        where: The section's name in messages.
+        problems: One sentence for each problem.
+    """
+    if not isinstance(mapping, Mapping):
+        problems.append(f"'{where}' must be a section with keys, not {mapping!r}")
+        return cls()
+    known = {f.name: f for f in fields(cls)}
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for key, value in mapping.items():
+        dotted = f"{where}.{key}" if where else key
+        if key not in known:
+            problems.append(f"unknown key '{dotted}'{did_you_mean(key, known)}")
+        elif is_dataclass(hints[key]):
+            values[key] = build_section(typing.cast(type, hints[key]), value, dotted, problems)
+        else:
+            default = _default(known[key])
+            values[key] = _check(known[key], hints[key], value, default, dotted, problems)
+    return cls(**values)
+
+
+def _default(spec: dataclasses.Field[Any]) -> Any:
+    return spec.default_factory() if callable(spec.default_factory) else spec.default
+
+
+def _check(
+    spec: dataclasses.Field[Any],
+    hint: Any,
+    value: Any,
+    default: Any,
+    dotted: str,
+    problems: list[str],
+) -> Any:
+    converted = _convert(hint, value)
+    if converted is _WRONG:
+        problems.append(f"'{dotted}' must be {_describe(hint)}, not {value!r}")
+        return default
+    if isinstance(converted, dict):
+        for key in converted.keys() - default.keys():
+            problems.append(f"unknown key '{dotted}.{key}'{did_you_mean(key, default)}")
+        for key, number in converted.items():
+            if not (math.isfinite(number) and number >= 0):
+                problems.append(f"'{dotted}.{key}' must be a number of at least 0, not {number}")
+        return {**default, **converted}
+    problem = _out_of_range(spec.metadata, converted)
+    if problem:
+        problems.append(f"'{dotted}' must be {problem}, not {value!r}")
+        return default
+    return converted
+
+
+def _out_of_range(limits: Mapping[str, Any], value: Any) -> str:
+    choices = limits.get("choices")
+    if choices and value not in choices:
+        return f"one of {', '.join(map(str, choices))}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "a finite number"
+    if limits.get("at_least") is not None and value < limits["at_least"]:
+        return f"at least {limits['at_least']}"
+    if limits.get("above") is not None and value <= limits["above"]:
+        return f"above {limits['above']}"
+    if limits.get("at_most") is not None and value > limits["at_most"]:
+        return f"at most {limits['at_most']}"
+    return ""
+
+
+_WRONG = object()
+
+
+def _convert(hint: Any, value: Any) -> Any:
+    """The value as the type asked for, or `_WRONG`."""
+    origin = typing.get_origin(hint)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            return _WRONG
+        items = tuple(_convert(typing.get_args(hint)[0], v) for v in value)
+        strings = typing.get_args(hint)[0] is str
+        wrong = any(i is _WRONG or (strings and i != v) for i, v in zip(items, value, strict=True))
+        return _WRONG if wrong else items
+    if origin is dict:
+        numbers = isinstance(value, Mapping) and all(_is_number(v) for v in value.values())
+        if not numbers:
+            return _WRONG
+        converted = {str(k): _float(v) for k, v in value.items()}
+        return _WRONG if _WRONG in converted.values() else converted
+    if hint is float:
+        return _float(value) if _is_number(value) else _WRONG
+    if hint is int:
+        return value if isinstance(value, int) and not isinstance(value, bool) else _WRONG
+    if hint is str and _is_number(value):
+        return str(value)
+    return value if isinstance(value, hint) else _WRONG
+
+
+def _float(value: int | float) -> Any:
+    try:
+        return float(value)
+    except OverflowError:  # an enormous whole number
+        return _WRONG
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _describe(hint: Any) -> str:
+    origin = typing.get_origin(hint)
+    if origin is tuple:
+        return f"a list of {'strings' if typing.get_args(hint)[0] is str else 'numbers'}"
+    if origin is dict:
+        return "a table of numbers"
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+    return names.get(hint, str(hint)) if not isinstance(hint, types.UnionType) else str(hint)

@@ -1,0 +1,116 @@
+"""Recipes from TOML: built in by name or from a file, extended, overridden.
+
+A recipe may name another one it `extends`, and holds only what differs. All problems of a file and
+of the overrides are reported at once.
+"""
+
+from __future__ import annotations
+
+import tomllib
+import typing
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from glocal.config.checking import build_section
+from glocal.config.settings import Recipe
+from glocal.errors import ConfigError, did_you_mean
+
+__all__ = ["load_recipe", "parse_override", "recipe_from_mapping", "recipe_names"]
+
+
+def recipe_names() -> list[str]:
+    """Names of the built-in recipes."""
+    folder = resources.files("glocal.recipes")
+    return sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml"))
+
+
+def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """A built-in recipe by name or a TOML file by path, with `section.key=value` overrides.
+
+    Raises:
+        ConfigError: With every problem found in the file and the overrides.
+    """
+    mapping = _read_with_parents(str(name_or_path), seen=())
+    problems: list[str] = []
+    for text in overrides:
+        try:
+            _set_dotted(mapping, *parse_override(text))
+        except ConfigError as error:
+            problems += error.problems
+    return recipe_from_mapping(mapping, source=str(name_or_path), problems=problems)
+
+
+def recipe_from_mapping(
+    mapping: Mapping[str, Any], *, source: str = "recipe", problems: list[str] | None = None
+) -> Recipe:
+    """Build a recipe from nested mappings, reporting every problem at once."""
+    problems = [] if problems is None else problems
+    recipe = build_section(Recipe, mapping, "", problems)
+    if problems:
+        raise ConfigError([f"{source}: {problem}" for problem in problems])
+    return typing.cast(Recipe, recipe)
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Split `section.key=value`; the value is TOML, and plain words are strings."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise ConfigError(f"'{text}' is not of the form section.key=value")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def _read_with_parents(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    name = str(Path(name).resolve()) if name.endswith(".toml") else name
+    if name in seen:
+        raise ConfigError(f"recipes extend one another in a circle: {' → '.join([*seen, name])}")
+    mapping = _read_toml(name)
+    parent = mapping.pop("extends", None)
+    if parent is None:
+        return mapping
+    beside = Path(name).parent / str(parent)
+    base = str(beside) if name.endswith(".toml") and beside.is_file() else str(parent)
+    return _merge(_read_with_parents(base, (*seen, name)), mapping)
+
+
+def _read_toml(name: str) -> dict[str, Any]:
+    path = Path(name)
+    try:
+        if name in recipe_names():
+            return tomllib.loads(
+                (resources.files("glocal.recipes") / f"{name}.toml").read_text("utf-8")
+            )
+        if path.suffix == ".toml":
+            return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the recipe {path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    raise ConfigError(
+        f"there is no recipe '{name}'{did_you_mean(name, recipe_names())}; "
+        f"`glocal recipes` lists them, and a path must end in .toml"
+    )
+
+
+def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        merged[key] = (
+            _merge(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
+        )
+    return merged
+
+
+def _set_dotted(mapping: dict[str, Any], dotted: str, value: Any) -> None:
+    *sections, key = dotted.split(".")
+    for section in sections:
+        inner = mapping.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"'{dotted}': '{section}' is a value, not a section")
+        mapping = inner
+    mapping[key] = value

@@ -1,0 +1,232 @@
+"""The settings of a run, one dataclass per section of a recipe.
+
+Plain dataclasses, so that a saved model loads without a validation library. The text beside each
+field is its help text (`glocal recipes show NAME`); its limits are checked when a recipe is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "AplcConfig",
+    "AttentionConfig",
+    "CandidatesConfig",
+    "DocumentConfig",
+    "EncoderConfig",
+    "LabelsConfig",
+    "LossConfig",
+    "Recipe",
+    "TrainConfig",
+]
+
+
+def option(
+    default: Any,
+    doc: str,
+    *,
+    choices: tuple[Any, ...] = (),
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+) -> Any:
+    """A dataclass field with its help text and the values it may take."""
+    limits = {"choices": choices, "at_least": at_least, "above": above, "at_most": at_most}
+    metadata = {"doc": doc, **limits}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Which encoder reads the text, and how."""
+
+    name: str = option("minilm", "`minilm`, a local folder, or a Hugging Face hub id")
+    max_length: int = option(256, "tokens read of each text, special tokens included", at_least=3)
+    pooling: str = option("cls", "what stands for the document", choices=("cls", "mean"))
+    dropout: float = option(
+        0.1, "dropout on the hidden states before the experts", at_least=0, at_most=0.99
+    )
+    freeze: bool = option(False, "keep the encoder's weights fixed")
+    gradient_checkpointing: bool = option(False, "recompute activations to save memory")
+    attention: str = option(
+        "sdpa", "the encoder's attention implementation", choices=("sdpa", "eager")
+    )
+
+
+@dataclass(frozen=True)
+class LabelsConfig:
+    """Which labels a model knows."""
+
+    min_count: int = option(1, "a label needs this many training texts", at_least=1)
+    score_unseen: bool = option(
+        False, "also score labels of the label table that have no training text"
+    )
+
+
+@dataclass(frozen=True)
+class DocumentConfig:
+    """Document experts (`D-n`): the document vector of layer n against a vector per label."""
+
+    pooler: bool = option(False, "a linear layer with tanh before the label vectors")
+    hidden_size: int = option(0, "width of a hidden layer before the labels (0: none)", at_least=0)
+    bias: bool = option(True, "a bias for each label")
+    head: str = option(
+        "flat",
+        "the output layer: a vector for each label, or the label clusters of [aplc]",
+        choices=("flat", "aplc"),
+    )
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """Label-attention experts (`A-n`): each label attends to the tokens of layer n."""
+
+    projections: bool = option(True, "project keys and values (off: ME-XML's plain attention)")
+    key_size: int = option(256, "width of keys and label queries", at_least=1)
+    hidden_size: int = option(256, "width of the label MLP's hidden layer", at_least=1)
+    separate_values: bool = option(
+        False, "keep the value projection and the first MLP layer as two matrices"
+    )
+    temperature: float = option(1.0, "τ of the attention's softmax", above=0)
+    query_init: str = option(
+        "normal",
+        "where label queries start: N(0, 0.02), or the mean token of each label's texts",
+        choices=("normal", "tokens"),
+    )
+    bias: bool = option(True, "a bias for each label")
+    stop_gradient: bool = option(False, "no gradient from this expert into the encoder")
+
+
+@dataclass(frozen=True)
+class AplcConfig:
+    """Adaptive probabilistic label clusters: rare labels in smaller output layers behind gates."""
+
+    partition: tuple[float, ...] = option(
+        (0.5, 0.5), "shares of the labels in the head and each tail, by falling training frequency"
+    )
+    q: float = option(2.0, "each tail is this many times narrower than the one before", at_least=1)
+    hidden_size: int = option(
+        0, "width of the layer between encoder and labels (0: as wide as the encoder)", at_least=0
+    )
+    tail: str = option(
+        "official",
+        "a tail's projection: with layer norm and ReLU (the published code), or linear alone",
+        choices=("official", "plain"),
+    )
+    bias: bool = option(
+        True, "a bias for each label and gate, started at the training prior's log-odds"
+    )
+    reduction: str = option(
+        "sum",
+        "of the loss: summed over a text's scored labels, their mean, or Eq. 5's ratio of sums",
+        choices=("sum", "document", "ratio"),
+    )
+    skip_tails: bool = option(
+        True, "train a tail on the texts with a label in it alone (off: fixed shapes on a GPU)"
+    )
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """What training minimises."""
+
+    kind: str = option(
+        "individual",
+        "each expert's BCE on its own, or the BCE of the mean logit",
+        choices=("individual", "collaborative"),
+    )
+    expert_reduction: str = option(
+        "sum", "over the experts' losses (individual)", choices=("sum", "mean")
+    )
+    label_reduction: str = option("sum", "over the labels", choices=("sum", "mean"))
+    bias_init: str = option(
+        "prior", "where label biases start: the training prior's log-odds, or a number"
+    )
+    diversity_weight: float = option(0.0, "α of ME-XML's diversity loss (0: off)", at_least=0)
+    diversity_start: float = option(
+        0.25, "fraction of training after which it is added", at_least=0, at_most=1
+    )
+
+
+@dataclass(frozen=True)
+class CandidatesConfig:
+    """Which labels the attention experts score.
+
+    `full` scores every label; `shortlist` trains on each text's gold labels, the document expert's
+    current best and a random sample, and predicts on the document expert's best; `auto` takes
+    `full` on a GPU and `shortlist` on a CPU when there are many labels.
+    """
+
+    mode: str = option("auto", "how many labels", choices=("auto", "full", "shortlist"))
+    hard: int = option(32, "labels the document expert ranks highest, in training", at_least=0)
+    random: int = option(64, "labels drawn at random, in training", at_least=0)
+    predict: int = option(128, "labels re-scored at prediction", at_least=1)
+
+
+_RATES = {
+    "encoder": 1e-4,
+    "pooler": 2e-4,
+    "classifier": 2e-3,
+    "attention": 2e-4,
+    "queries": 2e-3,
+    "mlp": 2e-3,
+}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The training run."""
+
+    epochs: int = option(9, "passes over the training texts", at_least=1)
+    batch_size: int = option(64, "texts per optimizer step, over all processes", at_least=1)
+    accumulation: int = option(1, "parts a step's batch is computed in", at_least=1)
+    rates: dict[str, float] = field(
+        default_factory=lambda: dict(_RATES),
+        metadata={"doc": "learning rate of each parameter group"},
+    )
+    schedule: str = option(
+        "linear",
+        "after the warm-up",
+        choices=("linear", "cosine", "constant", "slanted-triangular"),
+    )
+    warmup: float = option(0.05, "fraction of the steps", at_least=0, at_most=1)
+    weight_decay: float = option(0.01, "on the encoder's matrices", at_least=0)
+    clip_norm: float = option(10.0, "largest gradient norm (0: no clipping)", at_least=0)
+    precision: str = option(
+        "auto",
+        "arithmetic; auto: bf16 where the GPU has it",
+        choices=("auto", "bf16", "fp16", "fp32"),
+    )
+    graphs: bool = option(True, "record steps as CUDA graphs and replay them, where possible")
+    compile: bool = option(False, "compile the encoder with torch.compile")
+    seed: int = option(0, "of everything random", at_least=0)
+    metric: str = option("P@5", "on dev: decides the best checkpoint and early stopping")
+    evaluations: int = option(0, "per run on dev (0: once an epoch)", at_least=0)
+    patience: int = option(0, "evaluations without gain before stopping (0: never)", at_least=0)
+    averaging: float = option(
+        0.0, "fraction of the run, at its end, whose weights are averaged", at_least=0, at_most=1
+    )
+    checkpoints: int = option(0, "saved per epoch besides the one at its end", at_least=0)
+    chunk_elements: int = option(
+        0, "largest (texts × labels × width) tensor (0: by device)", at_least=0
+    )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that defines a run besides its data."""
+
+    system: str = option("glocalxml", "which system (`glocal recipes` lists them)")
+    description: str = option("", "one line about the recipe")
+    experts: tuple[str, ...] = option(
+        ("D-last", "A-1"), "experts, as D-n, A-n or D-(m+n); n a layer, `middle` or `last`"
+    )
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    labels: LabelsConfig = field(default_factory=LabelsConfig)
+    document: DocumentConfig = field(default_factory=DocumentConfig)
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
+    aplc: AplcConfig = field(default_factory=AplcConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    candidates: CandidatesConfig = field(default_factory=CandidatesConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
