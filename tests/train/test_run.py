@@ -293,8 +293,8 @@ def test_the_log_of_a_resumed_run_has_no_gap_in_its_means(tmp_path):
 
     def stop_soon(self):
         if self.state.step == 10:
-            self.stop_requested = True
-        return self.stop_requested
+            self.stop.requested = True
+        return self.stop.requested
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Loop, "_interrupted", stop_soon)

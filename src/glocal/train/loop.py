@@ -8,15 +8,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import queue
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -34,6 +29,8 @@ from glocal.train.engine import Engine
 from glocal.train.graphs import StepGraphs
 from glocal.train.listener import TrainListener
 from glocal.train.optim import schedule_factor, set_rates
+from glocal.train.prefetch import Prefetch
+from glocal.train.signals import StopSignals
 
 __all__ = ["Loop", "TrainingData"]
 
@@ -94,7 +91,7 @@ class Loop:
         self.steps_per_epoch = len(self._epoch(0))
         self.steps = self.steps_per_epoch * config.epochs
         self.trained = [p for p in system.parameters() if p.requires_grad]
-        self.stop_requested = False
+        self.stop = StopSignals(listener.on_message)
         alone = engine.device.type == "cuda" and self.parts == 1
         dtypes = {"fp32": None, "bf16": torch.bfloat16}
         recorded = config.graphs and alone and engine.precision in dtypes and not config.compile
@@ -114,7 +111,7 @@ class Loop:
         checkpoint_steps = self._evenly(config.epochs * (config.checkpoints + 1))
         log_every = max(1, self.steps_per_epoch // 20)
         self.model.train()
-        with _Signals(self), _Prefetch(self._batches(state.step), self.engine.device) as batches:
+        with self.stop, Prefetch(self._batches(state.step), self.engine.device) as batches:
             while state.step < self.steps and not self._patience_is_out():
                 loss, count = self._step(batches)
                 self.losses.append(loss)
@@ -305,8 +302,8 @@ class Loop:
     def _interrupted(self) -> bool:
         """Whether any process was asked to stop; asked of all only now and then."""
         if self.engine.world == 1:
-            return self.stop_requested
-        return self.state.step % 10 == 0 and any(self.engine.gather([self.stop_requested]))
+            return self.stop.requested
+        return self.state.step % 10 == 0 and any(self.engine.gather([self.stop.requested]))
 
     def _save_and_leave(self) -> None:
         self._checkpoint()
@@ -342,70 +339,3 @@ class _Swapped:
             own = parameter.data
             parameter.data = weight
             self.weights[name] = own
-
-
-class _Prefetch:
-    """Batches prepared by a thread, in pinned memory where a GPU fetches them from it."""
-
-    def __init__(self, batches: Iterator[Batch], device: torch.device, depth: int = 4) -> None:
-        self.batches, self.pinned = batches, device.type == "cuda"
-        self.ready: queue.Queue[Any] = queue.Queue(depth)
-        self.closed = threading.Event()
-        self.thread = threading.Thread(target=self._fill, daemon=True)
-
-    def _fill(self) -> None:
-        try:
-            for batch in self.batches:
-                self._put(batch.pin() if self.pinned else batch)
-                if self.closed.is_set():
-                    return
-            self._put(StopIteration())
-        except BaseException as error:  # handed over to the loop, which raises it
-            self._put(error)
-
-    def _put(self, item: Any) -> None:
-        while not self.closed.is_set():
-            with contextlib.suppress(queue.Full):
-                self.ready.put(item, timeout=0.1)
-                return
-
-    def __enter__(self) -> Iterator[Batch]:
-        self.thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.closed.set()
-        self.thread.join()
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
-        item = self.ready.get()
-        if isinstance(item, BaseException):
-            raise item
-        batch: Batch = item
-        return batch
-
-
-class _Signals:
-    """Ctrl-C and SIGTERM ask the loop to stop after the step; a second one stops at once."""
-
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
-        self.old: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self.old[number] = signal.signal(number, self._handle)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.loop.stop_requested:
-            raise KeyboardInterrupt
-        self.loop.stop_requested = True
-        self.loop.listener.on_message("stopping after this step; once more stops at once")
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self.old.items():
-            signal.signal(number, handler)
