@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from glocal.data.builtin import load_builtin
 from tests.cli.conftest import TINY, write_jsonl
 
 
@@ -136,7 +137,9 @@ def test_loss_that_is_not_finite(run, files, tmp_path):
 
 def test_missing_extra_names_the_pip_line(run, files, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "simple_icd_10_cm", None)
-    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))  # a built set needs no package
+    # A set that was built before, on disk or in memory, needs no package.
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+    load_builtin.cache_clear()
     result = run("train", "icd10cm:train", "--out", tmp_path / "m", *TINY)
     assert result.exit_code == 1
     assert "pip install 'glocal[demo]'" in result.stderr
