@@ -67,6 +67,12 @@ def test_the_eleven_rows_of_table_4():
     assert len({variant.title for variant in table.variants}) == 11
 
 
+def test_the_eight_configurations_of_treaderxml():
+    recipes = resolve(load_table("treaderxml-table3"))
+    assert [recipe.reader.configuration for recipe in recipes.values()] == list(range(8))
+    assert {recipe.experts for recipe in recipes.values()} == {("R-last",)}
+
+
 def test_glocalxml_tables_report_the_experts_apart():
     assert all(load_table(f"glocalxml-table{n}").parts for n in (3, 4))
     stop = resolve(load_table("glocalxml-table4"))["stop-gradient"]

@@ -1,4 +1,4 @@
-"""A table with typed columns, drawn for the terminal, as Markdown and as CSV.
+"""A table with typed columns, drawn for the terminal, as Markdown, as HTML and as CSV.
 
 Shares are fractions inside and percentages where people read them; CSV keeps the fractions.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -73,6 +74,39 @@ class Grid:
         head = [column.name for column in self.columns]
         lines = "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
         return f"**{self.title}**\n\n{lines}\n" + (f"\n{self.note}\n" if self.note else "")
+
+    def html(self) -> str:
+        """A heading, the table with the best share of each column marked, and the note."""
+        from html import escape
+
+        def line(cells: Sequence[str], tag: str, best: Sequence[bool]) -> str:
+            kinds = [
+                "text" if column.style == "text" else "best" if marked else ""
+                for column, marked in zip(self.columns, best, strict=True)
+            ]
+            return "<tr>{}</tr>".format(
+                "".join(
+                    f'<{tag} class="{kind}">{escape(cell)}</{tag}>'
+                    for cell, kind in zip(cells, kinds, strict=True)
+                )
+            )
+
+        head = line([c.name for c in self.columns], "th", [False] * len(self.columns))
+        rows = [line(self._written(row, decimals=1), "td", self._best(row)) for row in self.rows]
+        note = f"\n<p>{escape(self.note)}</p>" if self.note else ""
+        return (
+            f'<h2>{escape(self.title)}</h2>\n<div class="scroll"><table>\n<thead>{head}</thead>\n'
+            f"<tbody>\n{chr(10).join(rows)}\n</tbody></table></div>{note}\n"
+        )
+
+    def _best(self, row: tuple[Cell, ...]) -> list[bool]:
+        """Which values of a row are the largest share of their column."""
+        marks = []
+        for place, column in enumerate(self.columns):
+            shares = [r[place] for r in self.rows]
+            numbers = [s for s in shares if isinstance(s, float)] if column.style == "share" else []
+            marks.append(len(numbers) > 1 and row[place] == max(numbers))
+        return marks
 
     def csv(self) -> str:
         """Values as they are; an empty field where there is none."""

@@ -44,7 +44,7 @@ class StudyData:
         train: To learn from.
         dev: Chooses each variant's best weights.
         test: To measure on; without it dev is measured on, and the tables say so.
-        label_table: Names of labels.
+        label_table: Names and parents of labels, which a teacher reads.
     """
 
     train: Corpus
@@ -71,7 +71,9 @@ class StudyData:
     @cached_property
     def training_hash(self) -> str:
         """Of what the models depend on."""
-        return _hash([corpus_hash(self.train), corpus_hash(self.dev)])
+        table = self.label_table
+        known = [] if table is None else [table.ids, table.names, table.descriptions, table.parents]
+        return _hash([corpus_hash(self.train), corpus_hash(self.dev), *known])
 
     @cached_property
     def measuring_hash(self) -> str:
@@ -292,7 +294,7 @@ def check_experts(jobs: Sequence[Job]) -> None:
     layers: dict[str, int] = {}
     problems = []
     for job in jobs:
-        name = job.recipe.encoder.name
+        name = f"{job.recipe.reader.encode} {job.recipe.encoder.name}"
         if name not in layers:
             layers[name] = encoder_layers(job.recipe)
         try:
@@ -307,6 +309,8 @@ def encoder_layers(recipe: Recipe) -> int:
     """How many layers a recipe's encoder has."""
     from glocal.encoders.loading import load_pretrained, n_layers
 
+    if recipe.reader.encode == "static":
+        return 0
     model, _ = load_pretrained(recipe.encoder)
     return n_layers(model)
 
