@@ -14,6 +14,9 @@ FAST = [
     "encoder.dropout=0.0",
     "attention.key_size=16",
     "attention.hidden_size=16",
+    "reader.bottleneck=16",
+    "teacher.k=3",
+    "teacher.size=6",
     "train.batch_size=16",
     "train.epochs=2",
     "train.precision=fp32",
@@ -26,11 +29,27 @@ FAST = [
 ]
 
 # One recipe for each registered system, for the contract suite.
-SYSTEM_RECIPES = {"glocalxml": "glocalxml", "me-xml": "me-xml", "aplc-xlnet": "aplc"}
+SYSTEM_RECIPES = {
+    "glocalxml": "glocalxml",
+    "me-xml": "me-xml",
+    "aplc-xlnet": "aplc",
+    "treaderxml": "treaderxml",
+}
 
 
 def tiny_recipe(name="glocalxml", *overrides):
     return load_recipe(name, [*FAST, *overrides])
+
+
+def taught(recipe, corpus, labels, table=None):
+    """Statistics of the labels, word vectors and teacher, as training has them."""
+    from glocal.systems.base import LabelStatistics
+    from glocal.systems.teaching import teach, word_vectors
+
+    vectors = word_vectors(recipe, corpus, table)
+    teaching = teach(recipe, corpus, labels, table, vectors)
+    starts = None if teaching is None else teaching.label_vectors()
+    return LabelStatistics(labels.counts, labels.n_documents, starts), vectors, teaching
 
 
 def tiny_corpus(n=64, seed=0):

@@ -89,3 +89,30 @@ def test_strong_words_stand_out(terminal):
     with console.capture() as capture:
         console.print(shown)
     assert ("\x1b[" in capture.get()) is terminal
+
+
+@pytest.fixture(scope="module")
+def taught_model(tmp_path_factory):
+    from tests.tiny import tiny_recipe
+    from tests.train.runs import train
+
+    out = tmp_path_factory.mktemp("explain") / "taught"
+    train(tiny_recipe("glocalxml", 'experts=["D-last", "T"]', "train.epochs=1"), out)
+    return out
+
+
+def test_a_teacher_is_shown_in_a_few_lines(run, taught_model):
+    result = run("explain", taught_model, TEXT, "-k", "2")
+    assert result.exit_code == 0, result.output
+    assert "teacher" in result.stdout  # its share of each tag
+    assert "similar texts" in result.stdout
+    assert "they vote for" in result.stdout
+    document = json.loads(run("explain", taught_model, TEXT, "--json").stdout)
+    assert len(document["teacher"]["neighbours"]) == 3
+    assert run("explain", taught_model, "§", "-k", "1").stdout.endswith(
+        "teacher: no similar training text\n"
+    )
+
+
+def test_a_model_without_a_teacher_says_nothing_of_one(run, model):
+    assert "teacher" not in json.loads(run("explain", model, TEXT, "--json").stdout)

@@ -116,3 +116,22 @@ def test_a_batch_can_be_copied_and_taken_over():
     moved = batch.to(torch.device("cpu"))
     assert moved.input_ids.equal(batch.input_ids)
     assert len(batch.tensors()) == 3
+
+
+def test_rows_of_other_arrays_come_along(tmp_path):
+    scope = np.memmap(tmp_path / "scope", dtype=np.int32, mode="w+", shape=(3, 2))
+    scope[:] = [[4, -1], [5, 6], [7, 8]]
+    weights = np.arange(3, dtype=np.float32)
+    extra = {"scope": scope, "weight": weights}
+    batch = collate(TOKENS, np.array([2, 0]), pad_id=0, left=False, extra=extra)
+    other = collate(TOKENS, np.array([2, 1]), pad_id=0, left=False, extra=extra)
+    assert batch.extra["scope"].tolist() == [[7, 8], [4, -1]]
+    assert batch.extra["weight"].tolist() == [2.0, 0.0]
+    assert len(batch.tensors()) == 5
+    copy = batch.clone()
+    copy.copy_(other)
+    assert copy.extra["scope"].tolist() == [[7, 8], [5, 6]]
+    assert batch.extra["scope"].tolist() == [[7, 8], [4, -1]]
+    moved = copy.to(torch.device("cpu"))
+    assert list(moved.extra) == ["scope", "weight"]
+    assert moved.extra["weight"].tolist() == [2.0, 1.0]

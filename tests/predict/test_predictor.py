@@ -9,23 +9,26 @@ import torch
 from glocal.errors import ConfigError
 from glocal.labels.space import LabelSpace
 from glocal.predict.predictor import Predictor
-from glocal.systems.base import COMBINED, LabelStatistics
+from glocal.systems.base import COMBINED
+from glocal.systems.companions import Companions
 from glocal.systems.registry import build_system
 from glocal.systems.store import StoredModel
-from tests.tiny import SYSTEM_RECIPES, tiny_corpus, tiny_recipe
+from tests.tiny import SYSTEM_RECIPES, taught, tiny_corpus, tiny_recipe
 
 TEXTS = [document.text for document in tiny_corpus(9, seed=1).documents()]
 
 
 def predictor_of(*overrides, name="glocalxml", temperature=1.0, **options):
-    labels = LabelSpace.build(tiny_corpus(40))
+    corpus, recipe = tiny_corpus(40), tiny_recipe(name, *overrides)
+    labels = LabelSpace.build(corpus)
     torch.manual_seed(0)
-    statistics = LabelStatistics(labels.counts, labels.n_documents)
-    system, tokenizer = build_system(tiny_recipe(name, *overrides), statistics)
+    statistics, vectors, teaching = taught(recipe, corpus, labels)
+    system, tokenizer = build_system(recipe, statistics, vectors=vectors)
     with torch.no_grad():  # scores that differ clearly
         for parameter in system.parameters():
             parameter.mul_(4)
-    model = StoredModel(system, system.recipe, labels, tokenizer, temperature)
+    parts = (system, system.recipe, labels, tokenizer)
+    model = StoredModel(*parts, temperature, companions=Companions(teaching))
     return Predictor(model, device="cpu", **options)
 
 

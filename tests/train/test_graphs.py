@@ -1,5 +1,7 @@
 """Recorded steps against plain ones; needs a GPU."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -16,21 +18,35 @@ pytestmark = [
 
 
 def batch_of(tokenizer, texts, gold):
+    random = np.random.default_rng(int(gold.sum()))
+    scope = np.stack([random.permutation(22)[:5] for _ in texts]).astype(np.int32)
+    scope[:, 4] = -1
+    votes = random.random((len(texts), 5), dtype=np.float32)
+    extra = {"scope": torch.from_numpy(scope), "scope_weight": torch.from_numpy(votes)}
     tokens = [np.array(ids) for ids in tokenizer.encode_batch(texts, 24)]
     batch = collate(tokens, np.arange(len(texts)), pad_id=0, left=False, multiple=8)
     padded = torch.full((len(texts), 8), -1)
     padded[:, : gold.shape[1]] = gold
-    return type(batch)(
-        batch.input_ids, batch.attention_mask, padded, batch.positions, float(len(texts)), True
-    )
+    changes = {"gold": padded, "padded": True, "extra": extra}
+    return replace(batch, denominator=float(len(texts)), **changes)
 
 
-def test_a_replayed_step_equals_a_plain_one():
+CASES = [
+    ("glocalxml",),
+    ("glocalxml", 'experts=["D-last", "A-1", "T"]'),
+    ("treaderxml",),
+    ("treaderxml", "reader.votes=true", "reader.scope=mean"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=["-".join(case) for case in CASES])
+def test_a_replayed_step_equals_a_plain_one(case):
     from glocal.train.graphs import StepGraphs
 
     torch.manual_seed(0)
-    recipe = tiny_recipe("glocalxml", "candidates.mode=full")
-    system, tokenizer = build_system(recipe, LabelStatistics(np.full(20, 5), 100))
+    recipe = tiny_recipe(*case, "candidates.mode=full")
+    vectors = np.random.default_rng(0).normal(size=(22, 32)).astype(np.float32)
+    system, tokenizer = build_system(recipe, LabelStatistics(np.full(20, 5), 100, vectors))
     system.cuda().train()
     graphs, progress = StepGraphs(system, None), Progress(0, 10)
     texts = [["a red dog", "an owl at night"], ["the black cat", "a hen and a pig"]]

@@ -7,6 +7,8 @@ import torch
 
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, DataError, Interrupted, ModelError, TrainingError
+from glocal.predict.evaluation import metric_value
+from glocal.predict.predictor import Predictor
 from glocal.systems.mixture import ExpertMixture
 from glocal.train.loop import Loop
 from tests.tiny import tiny_corpus, tiny_recipe
@@ -25,7 +27,7 @@ def script_scores(monkeypatch, scores):
         names = ["P@1", "P@3", "P@5", "nDCG@5"]
         return {"combined": dict.fromkeys(names, value)}
 
-    monkeypatch.setattr("glocal.train.run._Evaluator.__call__", evaluate)
+    monkeypatch.setattr("glocal.train.dev.DevEvaluator.__call__", evaluate)
     return seen
 
 
@@ -48,7 +50,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(tmp_path, monkeypatch):
     assert result.metrics["best_step"] == 4
     assert [e["best"] for e in listener.evaluations] == [True, True, False, False]
     assert [e["step"] for e in listener.evaluations] == [2, 4, 6, 8]
-    assert result.metrics["dev"]["combined"]["P@5"] == 0.6
+    assert result.metrics["evaluations"][1]["scores"]["combined"]["P@5"] == 0.6
 
 
 def test_patience_stops_the_run(tmp_path, monkeypatch):
@@ -315,3 +317,20 @@ def test_metrics_and_log_are_kept_with_the_model(tmp_path):
         e["scores"] for e in metrics["evaluations"]
     ]
     assert set(metrics["dev"]) == {"combined", "D-last", "A-1"}
+
+
+def test_experts_weights_are_learnt_on_dev_and_stored(tmp_path):
+    recipe = tiny_recipe("glocalxml", "train.epochs=4")
+    result = train(recipe, tmp_path / "m", dev=DEV)
+    predictor = Predictor.load(tmp_path / "m", device="cpu")
+    weights = predictor.system.combination.weights
+    assert set(weights) == {"D-last", "A-1"}
+    assert min(weights.values()) >= 0.0
+    found = predictor.predict_corpus(DEV, k=5, calibrated=False)["combined"]
+    value = metric_value("P@5", found, predictor.labels.encode(DEV))
+    assert value == pytest.approx(result.metrics["dev"]["combined"]["P@5"])
+
+
+def test_the_mean_of_the_experts_on_request(tmp_path):
+    train(tiny_recipe("glocalxml", "combine=mean"), tmp_path / "m", dev=DEV)
+    assert not Predictor.load(tmp_path / "m", device="cpu").system.combination.weights

@@ -17,6 +17,7 @@ from glocal.cli.options import (
     Device,
     Format,
     IdField,
+    Labels,
     LabelSeparator,
     LabelsField,
     Override,
@@ -64,6 +65,7 @@ def ablate(
     out: Out,
     dev: Dev = None,
     test: Test = None,
+    labels: Labels = None,
     recipe: RecipeName = None,
     override: Override = None,
     only: Annotated[
@@ -84,8 +86,9 @@ def ablate(
 ) -> None:
     """Train the variants of a table and compare them.
 
-    Tables: glocalxml-table3, glocalxml-table4, me-xml-table2, me-xml-table4, or a TOML file. When
-    the command is repeated, finished variants are skipped and interrupted ones resume.
+    Tables: glocalxml-table3, glocalxml-table4, me-xml-table2, me-xml-table4, treaderxml-table3, or
+    a TOML file. When the command is repeated, finished variants are skipped and interrupted ones
+    resume.
     """
     reading: dict[str, Any] = {
         "format": format,
@@ -104,7 +107,7 @@ def ablate(
         from glocal.analysis.plots import check_plots
 
         check_plots()
-    data = read_study_data(train, dev, test, reading)
+    data = read_study_data(train, dev, test, reading, labels=labels)
 
     from glocal.analysis.ablation import Ablation
     from glocal.analysis.study import Study
@@ -126,10 +129,16 @@ def ablate(
 
 
 def read_study_data(
-    train: str, dev: str | None, test: str | None, reading: dict[str, Any]
+    train: str,
+    dev: str | None,
+    test: str | None,
+    reading: dict[str, Any],
+    *,
+    labels: str | None = None,
 ) -> StudyData:
-    """The texts of a study."""
+    """The texts of a study, and the names and parents of their labels."""
     from glocal.analysis.study import StudyData
+    from glocal.data.label_table import read_label_table
     from glocal.errors import ConfigError
 
     if dev is None and test is None:  # before anything is read
@@ -138,6 +147,7 @@ def read_study_data(
         read_file(train, require_labels=True, **reading),
         dev=read_file(dev, **reading) if dev else None,
         test=read_file(test, **reading) if test else None,
+        label_table=read_label_table(labels) if labels else None,
     )
 
 

@@ -1,7 +1,8 @@
 """`glocal explain`: the words behind each tag of a text, and what each expert made of it.
 
 On a terminal the words are coloured, stronger where the label's attention is; elsewhere they stand
-in [brackets]. Of a long text only the surroundings of these words are shown.
+in [brackets]. Of a long text only the surroundings of these words are shown. Where a model has a
+teacher, the similar training texts and what they vote for follow in a few lines.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from glocal.predict.explain import Span, TagExplanation
+    from glocal.retrieval.explanation import TeacherExplanation
 
-__all__ = ["app", "expert_titles", "show_explanations"]
+__all__ = ["app", "expert_titles", "show_explanations", "show_teacher"]
 
 app = typer.Typer()
 
 WHOLE_TEXT = 600  # characters up to which a text is shown in full
+_TITLES = {"D": "global", "A": "local", "R": "reader", "T": "teacher", "S": "words"}
+SHOWN_NEIGHBOURS, SHOWN_VOTES = 5, 8
 CONTEXT = 40  # characters shown on either side of a word in a longer text
 
 
@@ -53,11 +57,18 @@ def explain(
     width = choose_k(k, len(predictor.labels))
     predictor.check_k(width)
     explanations = predictor.explain(content, k=width, words=words)
+    taught = predictor.explain_teacher(content)
     if as_json:
-        document = {"text": content, "labels": [tag.to_dict() for tag in explanations]}
+        document: dict[str, Any] = {
+            "text": content,
+            "labels": [tag.to_dict() for tag in explanations],
+        }
+        document |= {} if taught is None else {"teacher": taught.to_dict()}
         typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
-    else:
-        show_explanations(content, explanations)
+        return
+    show_explanations(content, explanations)
+    if taught is not None:
+        show_teacher(taught)
 
 
 def show_explanations(text: str, explanations: Iterable[TagExplanation]) -> None:
@@ -74,12 +85,33 @@ def show_explanations(text: str, explanations: Iterable[TagExplanation]) -> None
         out.print(heading)
         if tag.spans:
             out.print(highlight(text, tag.spans, brackets=not out.is_terminal))
+        if tag.weighed:
+            phrases = (f"{' '.join(span.text.split())} +{span.weight:.1f}" for span in tag.weighed)
+            out.print(Text(f"       words: {'; '.join(phrases)}"))
         out.print()
 
 
+def show_teacher(found: TeacherExplanation) -> None:
+    """Print similar texts, the labels they vote for, and the labels above these, a line each."""
+    from rich.text import Text
+
+    texts = [f"{n.id} {n.similarity:.2f}" for n in found.neighbours[:SHOWN_NEIGHBOURS]]
+    votes = [f"{v.description} {100 * v.weight:.0f}%" for v in found.votes[:SHOWN_VOTES]]
+    above = [parent.description for parent in found.parents[:SHOWN_VOTES]]
+    rows = {"similar texts": texts, "they vote for": votes, "labels above": above}
+    out = console.stdout()
+    if not texts:
+        out.print(Text("teacher: no similar training text", style="dim"))
+    for title, items in rows.items():
+        if items:
+            out.print(
+                Text(f"{title:>13}  ", style="bold").append("; ".join(items), style="default")
+            )
+
+
 def expert_titles(names: Sequence[str]) -> dict[str, str]:
-    """`global` for document experts and `local` for attention experts, told apart if several."""
-    kinds = {name: {"D": "global", "A": "local"}.get(name[:1], name) for name in names}
+    """`global` for document experts, `local` for attention experts; told apart if several."""
+    kinds = {name: _TITLES.get(name[:1], name) for name in names}
     several = {kind for kind in kinds.values() if list(kinds.values()).count(kind) > 1}
     return {name: f"{kind} {name}" if kind in several else kind for name, kind in kinds.items()}
 

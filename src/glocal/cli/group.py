@@ -27,9 +27,12 @@ COMMANDS = {
     "eval": "glocal.cli.evaluate",
     "predict": "glocal.cli.predict",
     "explain": "glocal.cli.explain",
+    "teacher": "glocal.cli.teacher",
     "ensemble": "glocal.cli.ensemble",
     "ablate": "glocal.cli.ablate",
     "analyze": "glocal.cli.analyze",
+    "baseline": "glocal.cli.baseline",
+    "benchmark": "glocal.cli.benchmark",
     "recipes": "glocal.cli.recipes",
 }
 COMPLETION_OPTIONS = ("install_completion", "show_completion")

@@ -11,7 +11,10 @@ from glocal.config.settings import (
     EncoderConfig,
     LabelsConfig,
     LossConfig,
+    ReaderConfig,
     Recipe,
+    SparseConfig,
+    TeacherConfig,
     TrainConfig,
 )
 from glocal.config.writing import recipe_to_mapping, to_toml
@@ -24,7 +27,10 @@ __all__ = [
     "EncoderConfig",
     "LabelsConfig",
     "LossConfig",
+    "ReaderConfig",
     "Recipe",
+    "SparseConfig",
+    "TeacherConfig",
     "TrainConfig",
     "load_recipe",
     "parse_override",

@@ -17,7 +17,10 @@ __all__ = [
     "EncoderConfig",
     "LabelsConfig",
     "LossConfig",
+    "ReaderConfig",
     "Recipe",
+    "SparseConfig",
+    "TeacherConfig",
     "TrainConfig",
 ]
 
@@ -41,7 +44,7 @@ def option(
 class EncoderConfig:
     """Which encoder reads the text, and how."""
 
-    name: str = option("minilm", "`minilm`, a local folder, or a Hugging Face hub id")
+    name: str = option("minilm", "`minilm`, a local folder, a Hugging Face hub id, or `none`")
     max_length: int = option(256, "tokens read of each text, special tokens included", at_least=3)
     pooling: str = option("cls", "what stands for the document", choices=("cls", "mean"))
     dropout: float = option(
@@ -128,6 +131,74 @@ class AplcConfig:
 
 
 @dataclass(frozen=True)
+class ReaderConfig:
+    """Reader experts (`R-n`): TReaderXML's network reads text and teacher (see [teacher])."""
+
+    configuration: int = option(
+        6,
+        "of the paper's Table 3: 0 neither teacher nor Reading, 1 no Reading, 2 MMHSA+R, 3 MHSA+R, "
+        "4 MHSA+R+MMHSA, 5 MMHSA+MHSA, 6 MMHSA+R+MHSA; 7 is 6 without the teacher",
+        choices=tuple(range(8)),
+    )
+    encode: str = option(
+        "hidden",
+        "the text: the encoder's hidden states, or word vectors (of teacher.vectors) in its place",
+        choices=("hidden", "static"),
+    )
+    heads: int = option(4, "of each attention; they divide the encoder's width", at_least=1)
+    bottleneck: int = option(
+        256, "width between the network and the labels (0: as wide as the encoder)", at_least=0
+    )
+    scope: str = option(
+        "sequence",
+        "the teacher: the sequence of its labels, likeliest first, or their mean",
+        choices=("sequence", "mean"),
+    )
+    label_vectors: str = option(
+        "learned",
+        "the vectors of the teacher's labels, which start at their descriptions' mean word",
+        choices=("learned", "fixed"),
+    )
+    votes: bool = option(False, "let the network see how strong each vote is")
+    pooling: str = option(
+        "halves",
+        "the document's vector: half the teacher's mean and half the text's, the mean of all, or "
+        "of the text",
+        choices=("halves", "all", "text"),
+    )
+    residual: bool = option(True, "a residual around the Interaction, as around the first layer")
+
+
+@dataclass(frozen=True)
+class SparseConfig:
+    """The sparse expert (`S`): TF-IDF features of the text, one linear scorer per label."""
+
+    pairs: bool = option(True, "pairs of neighbouring words are features, besides words")
+    min_words: int = option(2, "training texts a word must be in", at_least=1)
+    min_pairs: int = option(3, "training texts a pair of words must be in", at_least=1)
+    max_words: float = option(
+        0.5, "share of the training texts a word may be in", above=0, at_most=1
+    )
+    max_pairs: float = option(
+        0.1, "share of the training texts a pair may be in", above=0, at_most=1
+    )
+    title_weight: float = option(
+        0.5, "of the first line's own features beside the whole text's (0: none)", at_least=0
+    )
+    name_weight: float = option(
+        0.0, "how far a label's name in the text counts before any training text", at_least=0
+    )
+    cost: float = option(1.0, "of an error beside the size of the weights", above=0)
+    iterations: int = option(16, "of the conjugate gradient solver", at_least=1)
+    cluster_size: int = option(64, "most labels trained together on shared texts", at_least=2)
+    beam: int = option(
+        20, "clusters whose labels are trained against each text that lacks them", at_least=1
+    )
+    sample: int = option(1000, "random texts every cluster is trained against besides", at_least=0)
+    threshold: float = option(0.05, "smaller weights are dropped", at_least=0)
+
+
+@dataclass(frozen=True)
 class LossConfig:
     """What training minimises."""
 
@@ -162,6 +233,37 @@ class CandidatesConfig:
     hard: int = option(32, "labels the document expert ranks highest, in training", at_least=0)
     random: int = option(64, "labels drawn at random, in training", at_least=0)
     predict: int = option(128, "labels re-scored at prediction", at_least=1)
+
+
+@dataclass(frozen=True)
+class TeacherConfig:
+    """TReaderXML's teacher: the labels of similar training texts, and the labels above them."""
+
+    vectors: str = option(
+        "encoder",
+        "word vectors: `encoder` (the run's own), another encoder's name or folder, `corpus` "
+        "(trained on the texts), or a word2vec or GloVe text file",
+    )
+    dimensions: int = option(300, "width of vectors trained on the texts", at_least=1)
+    weighting: str = option(
+        "idf",
+        "of words in a text's vector: equal (the paper), by rarity, or by damped count and rarity",
+        choices=("mean", "idf", "tfidf"),
+    )
+    centre: bool = option(True, "subtract the mean training vector before comparing texts")
+    text_words: int = option(500, "words read of each text", at_least=1)
+    k: int = option(10, "similar training texts that vote", at_least=1)
+    size: int = option(64, "labels kept for each text", at_least=1)
+    parents: bool = option(True, "add the labels right above those voted for")
+    words: int = option(16, "words that describe a label", at_least=1)
+    index: str = option(
+        "exact",
+        "the search: exact, or approximate for millions of texts",
+        choices=("exact", "ivf", "hnsw"),
+    )
+    effort: int = option(
+        64, "lists (ivf) or candidates (hnsw) an approximate search looks at", at_least=1
+    )
 
 
 _RATES = {
@@ -220,13 +322,22 @@ class Recipe:
     system: str = option("glocalxml", "which system (`glocal recipes` lists them)")
     description: str = option("", "one line about the recipe")
     experts: tuple[str, ...] = option(
-        ("D-last", "A-1"), "experts, as D-n, A-n or D-(m+n); n a layer, `middle` or `last`"
+        ("D-last", "A-1"),
+        "experts, as D-n, A-n, R-n, D-(m+n), T or S; n a layer, `middle` or `last`",
+    )
+    combine: str = option(
+        "weights",
+        "the experts: a weighted sum of log-odds learnt on dev, or the mean of probabilities",
+        choices=("weights", "mean"),
     )
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     labels: LabelsConfig = field(default_factory=LabelsConfig)
     document: DocumentConfig = field(default_factory=DocumentConfig)
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     aplc: AplcConfig = field(default_factory=AplcConfig)
+    reader: ReaderConfig = field(default_factory=ReaderConfig)
+    sparse: SparseConfig = field(default_factory=SparseConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     candidates: CandidatesConfig = field(default_factory=CandidatesConfig)
+    teacher: TeacherConfig = field(default_factory=TeacherConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -3,13 +3,14 @@
 - which documents make a batch is a pure function of (lengths, seed, epoch), so that a resumed run
   sees what an uninterrupted one would have seen;
 - one optimizer step's documents are dealt out to processes and accumulation parts, and every part
-  carries the number of documents the loss is averaged over.
+  carries the number of documents the loss is averaged over;
+- what else is known of the documents (a teacher's scope) comes along as rows of fixed width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,6 +42,7 @@ class Batch:
     positions: np.ndarray  # (B,) places of the documents in their corpus
     denominator: float  # documents the loss is averaged over
     padded: bool  # whether any token is padding
+    extra: dict[str, Tensor] = field(default_factory=dict)  # name → (B, …), of fixed width
 
     def __len__(self) -> int:
         return int(self.input_ids.shape[0])
@@ -64,11 +66,12 @@ class Batch:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """What lives on the device."""
-        return self.input_ids, self.attention_mask, self.gold
+        return self.input_ids, self.attention_mask, self.gold, *self.extra.values()
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        ids, mask, gold = (change(tensor) for tensor in self.tensors())
-        return replace(self, input_ids=ids, attention_mask=mask, gold=gold)
+        ids, mask, gold, *rest = (change(tensor) for tensor in self.tensors())
+        extra = dict(zip(self.extra, rest, strict=True))
+        return replace(self, input_ids=ids, attention_mask=mask, gold=gold, extra=extra)
 
 
 def epoch_batches(
@@ -118,6 +121,7 @@ def collate(
     n_labels: int = 0,
     denominator: float | None = None,
     multiple: int = 8,
+    extra: Mapping[str, np.ndarray] | None = None,
 ) -> Batch:
     """Pad documents to a common length and collect their gold labels.
 
@@ -131,6 +135,7 @@ def collate(
         denominator: Documents the loss is averaged over; by default those of this batch.
         multiple: Lengths that differ are padded to a multiple of this, and so are gold labels: few
             shapes let kernels and recorded graphs be used again.
+        extra: Arrays with a row for each document of the corpus, in memory or memory-mapped.
     """
     sequences = [tokens[int(p)] for p in positions]
     lengths = np.array([len(s) for s in sequences])
@@ -150,6 +155,7 @@ def collate(
         positions,
         float(len(sequences) if denominator is None else denominator),
         padded=bool((~mask).any()),
+        extra={name: torch.from_numpy(rows[positions]) for name, rows in (extra or {}).items()},
     )
 
 

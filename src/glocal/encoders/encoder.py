@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ class Features:
     mask: Tensor | None  # (B, T) bool; None where nothing is padded
     cls_last: bool = False
     pooling: str = "cls"
+    extra: Mapping[str, Tensor] = field(default_factory=dict)  # the batch's own, see `Batch`
 
     def document(self, layer: int) -> Tensor:
         """The document vector of a layer, (B, H)."""
@@ -85,7 +86,9 @@ class Encoder(nn.Module):
         inputs["output_hidden_states"] = True
         states = self._run(inputs).hidden_states
         hidden = {layer: states[layer] for layer in self.layers}
-        return Features(hidden, mask, cls_last=self.cls_last, pooling=self.pooling)
+        return Features(
+            hidden, mask, cls_last=self.cls_last, pooling=self.pooling, extra=batch.extra
+        )
 
     def _run(self, inputs: dict[str, Any]) -> Any:
         """The model on weights cast to `compute_dtype`; gradients reach the fp32 weights.

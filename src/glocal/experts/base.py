@@ -29,12 +29,14 @@ class Expert(nn.Module, ABC):
         label_width: Elements per (document, label) pair that scoring holds in memory.
         scores_rows: Whether any rows of its label tensors can be scored. If not, it has a `loss` of
             its own and gives log-odds in place of logits.
+        trained: Whether it takes part in the training loss.
     """
 
     name: str
     layers: tuple[int, ...]
     label_width: int = 1
     scores_rows: bool = True
+    trained: bool = True
 
     @abstractmethod
     def prepare(self, features: Features) -> State:

@@ -64,7 +64,10 @@ class DocumentExpert(Expert):
 
     def prepare(self, features: Features) -> State:
         """The document vector, (B, H)."""
-        document = torch.cat([features.document(layer) for layer in self.layers], dim=-1)
+        return self.refine(torch.cat([features.document(layer) for layer in self.layers], dim=-1))
+
+    def refine(self, document: Tensor) -> State:
+        """Dropout, pooler and hidden layer on what stands for the documents."""
         document = self.dropout(document)
         if self.pooler is not None:
             document = torch.tanh(self.pooler(document))

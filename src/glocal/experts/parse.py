@@ -1,4 +1,4 @@
-"""Expert names: `D-last`, `A-1`, `A-middle`, `D-(12+1)`."""
+"""Expert names: `D-last`, `A-1`, `A-middle`, `D-(12+1)`, `R-last`, `T`, `S`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from glocal.errors import ConfigError
 
-__all__ = ["ExpertSpec", "parse_experts"]
+__all__ = ["SPARSE_EXPERT", "TEACHER", "ExpertSpec", "parse_experts"]
 
-_PATTERN = re.compile(r"(?P<kind>[DA])-(?:(?P<one>\w+)|\((?P<many>\w+(?:\+\w+)+)\))")
+TEACHER, SPARSE_EXPERT = "T", "S"  # read no layer of the encoder
+
+_PATTERN = re.compile(r"(?P<kind>[DAR])-(?:(?P<one>\w+)|\((?P<many>\w+(?:\+\w+)+)\))")
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class ExpertSpec:
     """One expert of a recipe."""
 
     name: str
-    kind: str  # D or A
+    kind: str  # D, A, R, T or S
     layers: tuple[int, ...]
 
 
@@ -41,15 +43,18 @@ def parse_experts(names: Sequence[str], n_layers: int) -> list[ExpertSpec]:
 
 
 def _parse(name: str, n_layers: int, problems: list[str]) -> ExpertSpec | None:
+    if name in {TEACHER, SPARSE_EXPERT}:
+        return ExpertSpec(name, name, ())
     match = _PATTERN.fullmatch(name)
     if match is None:
         problems.append(
-            f"expert '{name}' is not of the form D-n, A-n or D-(m+n), n a layer, `middle` or `last`"
+            f"expert '{name}' is not of the form D-n, A-n, R-n, D-(m+n), T or S, n a layer, "
+            "`middle` or `last`"
         )
         return None
     words = (match["many"] or match["one"]).split("+")
     layers = tuple(_layer(word, n_layers, name, problems) for word in words)
-    if match["kind"] == "A" and len(layers) > 1:
+    if match["kind"] != "D" and len(layers) > 1:
         problems.append(f"expert '{name}': only document experts concatenate layers")
     return ExpertSpec(name, match["kind"], layers)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,7 @@ def score_documents(
     candidates: np.ndarray | None = None,
     allowed: np.ndarray | None = None,
     per_expert: bool = False,
+    extra: Mapping[str, np.ndarray] | None = None,
     autocast: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Predictions]:
@@ -47,10 +49,11 @@ def score_documents(
         candidates: (documents of `tokens`, m) label ids to score, −1 for none.
         allowed: (L,) bool, labels that may be predicted.
         per_expert: Also each expert's own.
+        extra: What else the system reads, a row for each document of `tokens`.
         autocast: Context of the computation.
         progress: Called with (done, total).
     """
-    device = next(system.parameters()).device
+    device = next(chain(system.parameters(), system.buffers())).device
     facts = tokenizer.facts
     wanted = np.arange(len(tokens)) if positions is None else positions
     k = min(k, system.n_labels) if candidates is None else min(k, candidates.shape[1])
@@ -62,7 +65,9 @@ def score_documents(
     system.eval()
     for places in prediction_batches(tokens.lengths[wanted], batch_size):
         chosen = wanted[places]
-        batch = collate(tokens, chosen, pad_id=facts.pad_id, left=facts.cls_last).to(device)
+        batch = collate(tokens, chosen, pad_id=facts.pad_id, left=facts.cls_last, extra=extra).to(
+            device
+        )
         given = None if candidates is None else torch.from_numpy(candidates[chosen]).to(device)
         with torch.inference_mode(), autocast():
             found = system.topk(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glocal.errors import ConfigError, ModelError
+from glocal.predict.pool import distinct_labels, scores_at
 from glocal.predict.predictions import Predictions
 from glocal.systems.store import read_labels
 
@@ -30,7 +31,6 @@ __all__ = ["ensemble_labels", "ensemble_predict"]
 
 CHUNK = 4096  # texts between two writes to the pool
 Progress = Callable[[int, int | None], None]
-IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def ensemble_predict(
@@ -136,13 +136,10 @@ class _Votes:
 
     def score(self, _model: int, predictor: Predictor, texts: list[str], rows: slice) -> None:
         """Add a model's probabilities of the pooled labels."""
-        candidates = _distinct(self.proposed[rows])
+        candidates = distinct_labels(self.proposed[rows] - 1)
         width = candidates.shape[1]
         scored = predictor.predict(texts, k=width, candidates=candidates)["combined"]
-        by_label = np.argsort(_last_if_empty(scored.indices), axis=1, kind="stable")
-        labels = np.take_along_axis(scored.indices, by_label, axis=1)
-        assert np.array_equal(labels, candidates), "a candidate came back without a score"
-        scores = np.take_along_axis(scored.scores, by_label, axis=1)
+        scores = scores_at(candidates, scored)
         self.sums[rows, :width] += np.where(candidates >= 0, scores, 0.0)
 
     def best(self, k: int) -> Predictions:
@@ -150,7 +147,7 @@ class _Votes:
         parts = [Predictions(np.empty((0, k), np.int64), np.empty((0, k), np.float32))]
         for start in range(0, len(self.proposed), CHUNK):
             rows = slice(start, start + CHUNK)
-            labels = _distinct(self.proposed[rows])
+            labels = distinct_labels(self.proposed[rows] - 1)
             means = self.sums[rows, : labels.shape[1]] / np.float32(self.n_models)
             parts.append(Predictions.from_unsorted(labels, means, k))
         return Predictions.concat(parts)
@@ -185,20 +182,3 @@ def _scratch(path: Path, shape: tuple[int, int], dtype: type) -> Any:
     if 0 in shape:
         return np.zeros(shape, dtype)
     return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-
-
-def _distinct(proposed: IntArray) -> IntArray:
-    """Distinct labels of each row in ascending order, padded with -1 at the end."""
-    labels = np.sort(_last_if_empty(proposed - 1), axis=1)
-    labels[:, 1:][labels[:, 1:] == labels[:, :-1]] = _EMPTY
-    labels.sort(axis=1)
-    widest = int((labels != _EMPTY).sum(axis=1).max(initial=1))
-    trimmed = labels[:, :widest]
-    return np.where(trimmed == _EMPTY, -1, trimmed)
-
-
-def _last_if_empty(indices: IntArray) -> IntArray:
-    return np.where(indices < 0, _EMPTY, indices)
-
-
-_EMPTY = np.iinfo(np.int64).max

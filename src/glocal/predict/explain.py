@@ -7,7 +7,7 @@ in the text and are left out of the spans, so the weights of a tag may sum to le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-__all__ = ["Span", "TagExplanation", "attention_spans"]
+    from glocal.sparse.explain import Contribution
+
+__all__ = ["Span", "TagExplanation", "attention_spans", "weighed_spans"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class TagExplanation:
     score: float
     expert_scores: dict[str, float]
     spans: list[Span]
+    weighed: list[Span] = field(default_factory=list)  # by the sparse expert, in log-odds
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -80,6 +83,22 @@ def attention_spans(
         weights = [expert.attention(states[expert.name], chosen)[0] for expert in experts]
     mean = torch.stack(weights).mean(0).cpu()  # (k, T)
     return [_top_words(row, text, offsets, word_ids, words) for row in mean]
+
+
+def weighed_spans(found: Sequence[Contribution], text: str, words: int) -> list[Span]:
+    """The phrases that speak most for a label, each where it first stands in the text.
+
+    Args:
+        found: What each phrase adds to the log-odds.
+        text: The text.
+        words: How many phrases at most.
+    """
+    totals: dict[tuple[int, int], float] = {}
+    for contribution in found:
+        for place in contribution.spans[:1]:
+            totals[place] = totals.get(place, 0.0) + contribution.weight
+    best = sorted((-weight, place) for place, weight in totals.items() if weight > 0)[:words]
+    return [Span(start, end, text[start:end], -weight) for weight, (start, end) in best]
 
 
 def _top_words(

@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,10 +22,14 @@ from glocal.labels.space import LabelSpace
 from glocal.predict.calibration import apply_temperature
 from glocal.predict.documents import score_documents
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
-from glocal.predict.explain import TagExplanation, attention_spans
+from glocal.predict.explain import Span, TagExplanation, attention_spans, weighed_spans
 from glocal.predict.predictions import Predictions
 from glocal.systems.base import COMBINED
+from glocal.systems.companions import Companions
 from glocal.systems.store import StoredModel, load_model
+
+if TYPE_CHECKING:
+    from glocal.retrieval.explanation import TeacherExplanation
 
 __all__ = ["Predictor"]
 
@@ -58,6 +63,7 @@ class Predictor:
         self.tokenizer = model.tokenizer
         self.temperature = model.temperature
         self.metrics = model.metrics
+        self.companions = model.companions or Companions()
         self.batch_size = batch_size
         self.precision = precision
 
@@ -115,7 +121,10 @@ class Predictor:
         """
         length = self.recipe.encoder.max_length
         tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
-        return self._score(tokens, k, candidates, per_expert, only, exclude, calibrated, progress)
+        extra = self._extra_of(texts)
+        return self._score(
+            tokens, extra, k, candidates, per_expert, only, exclude, calibrated, progress
+        )
 
     def predict_corpus(
         self,
@@ -131,11 +140,22 @@ class Predictor:
     ) -> dict[str, Predictions]:
         """Like `predict`, with the tokens cached on disk."""
         tokens = tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.max_length)
-        return self._score(tokens, k, candidates, per_expert, only, exclude, calibrated, progress)
+        extra = self.extra(corpus)
+        return self._score(
+            tokens, extra, k, candidates, per_expert, only, exclude, calibrated, progress
+        )
+
+    def extra(self, corpus: Corpus) -> dict[str, np.ndarray]:
+        """What the system reads of each text besides its tokens, cached on disk."""
+        return self.companions.rows(corpus)
+
+    def _extra_of(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
+        return self.companions.rows_of(texts)
 
     def _score(
         self,
         tokens: TokenStore,
+        extra: Mapping[str, np.ndarray],
         k: int,
         candidates: np.ndarray | None,
         per_expert: bool,
@@ -157,6 +177,7 @@ class Predictor:
             candidates=candidates,
             allowed=self._allowed(only, exclude),
             per_expert=per_expert,
+            extra=extra,
             autocast=self._autocast,
             progress=progress,
         )
@@ -270,7 +291,11 @@ class Predictor:
         )
         facts = self.tokenizer.facts
         batch = collate(
-            [np.array(ids)], np.zeros(1, np.int64), pad_id=facts.pad_id, left=facts.cls_last
+            [np.array(ids)],
+            np.zeros(1, np.int64),
+            pad_id=facts.pad_id,
+            left=facts.cls_last,
+            extra=self._extra_of([text]),
         ).to(self.device)
         spans = attention_spans(
             self.system, batch, labels, text=text, offsets=offsets, word_ids=word_ids, words=words
@@ -282,9 +307,21 @@ class Predictor:
                 float(best.scores[0, place]),
                 {name: _score_of(parts[name], label) for name in self.expert_names},
                 spans[place],
+                self._weighed(text, label, words),
             )
             for place, label in enumerate(labels.tolist())
         ]
+
+    def _weighed(self, text: str, label: int, words: int) -> list[Span]:
+        sparse = self.companions.sparse
+        return (
+            [] if sparse is None else weighed_spans(sparse.model.explain(text, label), text, words)
+        )
+
+    def explain_teacher(self, text: str) -> TeacherExplanation | None:
+        """The similar training texts and the labels they vote for; None without a teacher."""
+        teaching = self.companions.teaching
+        return None if teaching is None else teaching.teacher.neighbours(text)
 
 
 def _score_of(predictions: Predictions, label: int) -> float:

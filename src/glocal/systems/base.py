@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from glocal.config import Recipe
 from glocal.data.batches import Batch
 from glocal.encoders.encoder import Encoder
+from glocal.systems.combination import Combination
 from glocal.systems.topk import TopK
 
 __all__ = ["COMBINED", "LabelStatistics", "Progress", "System"]
@@ -40,6 +41,7 @@ class LabelStatistics:
 
     counts: np.ndarray  # (L,) training texts per label
     n_documents: int
+    teacher_vectors: np.ndarray | None = None  # (T, D) of the teacher's labels, where there is one
 
     @property
     def n_labels(self) -> int:
@@ -55,12 +57,14 @@ class System(nn.Module, ABC):
         n_labels: Number of labels.
         expert_names: The parts whose predictions are reported besides the combined ones.
         encoder: Reads the text.
+        combination: How the parts' scores become one.
     """
 
     recipe: Recipe
     n_labels: int
     expert_names: list[str]
     encoder: Encoder
+    combination: Combination = Combination()
 
     @abstractmethod
     def training_step(self, batch: Batch, progress: Progress) -> Tensor:

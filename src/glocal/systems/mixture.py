@@ -1,6 +1,6 @@
-"""Experts on one encoder: the family that GlocalXML and ME-XML belong to.
+"""Experts on one encoder: the family that GlocalXML, ME-XML and TReaderXML belong to.
 
-    encoder → hidden states → experts → logits of a label chunk → loss, or mean of the probabilities
+    encoder → hidden states → experts → logits of a label chunk → loss, or combined probabilities
 
 - every label scored by every expert, chunk by chunk (`full`); or the first document expert scores
   every label and the others only candidates it proposes (`shortlist`): what makes tens of thousands
@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,14 @@ from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.experts.label_means import LabelMeans
 from glocal.experts.parse import ExpertSpec
-from glocal.heads.aplc import APLC
-from glocal.heads.clusters import label_clusters
+from glocal.experts.sparse import SparseExpert
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
 from glocal.systems.aplc_topk import aplc_topk
-from glocal.systems.aplc_xlnet import build_aplc
 from glocal.systems.base import COMBINED, LabelStatistics, Progress, System
 from glocal.systems.candidates import Candidates, draw_candidates
+from glocal.systems.expert_builder import ExpertBuilder
 from glocal.systems.topk import RunningTopK, TopK, topk_of
 
 __all__ = ["ExpertMixture"]
@@ -43,7 +42,7 @@ _CHUNK_ELEMENTS = {"cuda": 1 << 30, "cpu": 1 << 24}
 
 
 class ExpertMixture(System):
-    """Any list of document and label-attention experts on one encoder.
+    """Any list of document, label-attention and reader experts on one encoder, and the teacher.
 
     Args:
         recipe: The settings.
@@ -65,10 +64,8 @@ class ExpertMixture(System):
         self.recipe, self.n_labels = recipe, statistics.n_labels
         self.encoder = encoder
         bias = initial_bias(recipe.loss.bias_init, statistics)
-        clusters = _cluster_builder(recipe, statistics)
-        built = [
-            _build_expert(spec, recipe, encoder.hidden_size, bias, clusters) for spec in experts
-        ]
+        build = ExpertBuilder(recipe, encoder.hidden_size, bias, statistics)
+        built = [build(spec) for spec in experts]
         self.experts = nn.ModuleList(built)
         self.expert_names = [spec.name for spec in experts]
         counts = torch.from_numpy(statistics.counts.astype(np.float32))
@@ -123,6 +120,9 @@ class ExpertMixture(System):
         features = self.features(batch)
         return {expert.name: expert.prepare(features) for expert in self._experts()}
 
+    def _trained(self) -> list[Expert]:
+        return [expert for expert in self._experts() if expert.trained]
+
     def chunks(self, documents: int, device: torch.device) -> list[slice]:
         """Label slices that keep the widest expert within the memory set aside."""
         budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS.get(device.type, 1 << 28)
@@ -151,14 +151,15 @@ class ExpertMixture(System):
 
     def training_step(self, batch: Batch, progress: Progress) -> Tensor:
         """BCE (Eq. 8; ME-XML Eq. 5) and, after its start, diversity (ME-XML Eq. 6–9)."""
-        states = self.prepare(batch)
+        features, experts = self.features(batch), self._trained()
+        states = {expert.name: expert.prepare(features) for expert in experts}
         loss = self.recipe.loss
         if self.shortlists:
             total = self._shortlist_loss(batch, states, progress)
         else:
             total = self._full_loss(batch, states)
         if loss.kind == "individual" and loss.expert_reduction == "mean":
-            total = total / len(self.experts)
+            total = total / len(experts)
         if self.phase(progress) == "diverse":
             total = total + loss.diversity_weight * self._diversity(batch, states)
         if loss.label_reduction == "mean":
@@ -166,7 +167,7 @@ class ExpertMixture(System):
         return total / batch.denominator
 
     def _full_loss(self, batch: Batch, states: dict[str, State]) -> Tensor:
-        experts = [expert for expert in self._experts() if expert.scores_rows]
+        experts = [expert for expert in self._trained() if expert.scores_rows]
         total = self._own_losses(batch, states)
         if not experts:
             return total
@@ -198,7 +199,7 @@ class ExpertMixture(System):
         device = batch.input_ids.device
         budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS.get(device.type, 1 << 28)
         total = torch.zeros((), device=device)
-        for expert in self._experts():
+        for expert in self._trained():
             if not expert.scores_rows:
                 total = total + expert.loss(states[expert.name], batch.gold, budget=budget)
         return total
@@ -233,7 +234,7 @@ class ExpertMixture(System):
             n_labels=self.n_labels,
             seed=(progress.seed, progress.step),
         )
-        for expert in self._experts():
+        for expert in self._trained():
             if expert is not proposer:
                 total = total + self._candidate_loss(expert, states[expert.name], candidates)
         return total
@@ -253,11 +254,11 @@ class ExpertMixture(System):
         """The diversity loss starts part of the way through."""
         loss = self.recipe.loss
         late = progress.fraction >= loss.diversity_start
-        return "diverse" if late and loss.diversity_weight and len(self.experts) > 1 else "plain"
+        return "diverse" if late and loss.diversity_weight and len(self._trained()) > 1 else "plain"
 
     def _diversity(self, batch: Batch, states: dict[str, State]) -> Tensor:
         labels = batch.gold.clamp(min=0)
-        logits = [expert.logits(states[expert.name], labels) for expert in self._experts()]
+        logits = [expert.logits(states[expert.name], labels) for expert in self._trained()]
         return diversity(logits, self.counts[labels], (batch.gold >= 0).float())
 
     # --- prediction ---------------------------------------------------------------------------
@@ -272,13 +273,14 @@ class ExpertMixture(System):
         allowed: Tensor | None = None,
         per_expert: bool = False,
     ) -> dict[str, TopK]:
-        """The mean of the experts' probabilities (Eq. 7)."""
+        """By the mean of the experts' probabilities (Eq. 7) or their weighted log-odds."""
         states = self.prepare(batch)
         if candidates is not None:
             return self._rescore(states, candidates, k, allowed, per_expert=per_expert)
         if not self.shortlists:
             return self._topk_full(batch, states, k, allowed, per_expert=per_expert)
         proposed = self._propose(batch, states, max(k, self.recipe.candidates.predict), allowed)
+        proposed = self._with_sparse(proposed, states)
         return self._rescore(states, proposed, k, allowed, per_expert=per_expert)
 
     def _topk_full(
@@ -318,6 +320,19 @@ class ExpertMixture(System):
             best.update(torch.sigmoid(logits.float()), labels, allowed)
         return best.result().indices
 
+    def _with_sparse(self, proposed: Tensor, states: dict[str, State]) -> Tensor:
+        """The sparse expert's best labels put forward too, each label once."""
+        for expert in self._experts():
+            if isinstance(expert, SparseExpert):
+                best = states[expert.name][0]
+                assert best is not None
+                count = self.recipe.candidates.predict
+                labels = torch.cat([proposed, best[:, :count].to(proposed)], 1).sort(1).values
+                again = labels[:, 1:] == labels[:, :-1]
+                labels[:, 1:] = labels[:, 1:].masked_fill(again, -1)
+                return labels
+        return proposed
+
     def _rescore(
         self,
         states: dict[str, State],
@@ -332,12 +347,10 @@ class ExpertMixture(System):
         return {name: topk_of(scores[name], candidates, k, allowed) for name in names}
 
     def _probabilities(self, states: dict[str, State], labels: slice | Tensor) -> dict[str, Tensor]:
-        """Each expert's probabilities and their mean."""
-        scores = {
-            expert.name: torch.sigmoid(expert.logits(states[expert.name], labels).float())
-            for expert in self._experts()
-        }
-        scores[COMBINED] = torch.stack(list(scores.values())).mean(0)
+        """Each expert's probabilities and what they come to together."""
+        logits = {e.name: e.logits(states[e.name], labels).float() for e in self._experts()}
+        scores = {name: torch.sigmoid(z) for name, z in logits.items()}
+        scores[COMBINED] = self.combination(list(logits), list(logits.values()))
         return scores
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
@@ -359,39 +372,6 @@ def initial_bias(setting: str, statistics: LabelStatistics) -> Tensor:
         return torch.full((statistics.n_labels,), float(setting))
     except ValueError:
         raise ConfigError(f"'loss.bias_init' must be prior or a number, not '{setting}'") from None
-
-
-def _cluster_builder(recipe: Recipe, statistics: LabelStatistics) -> Callable[[int], APLC] | None:
-    """Builds the document experts' output layer for a width; None where it is flat."""
-    if recipe.document.head != "aplc":
-        return None
-    clusters = label_clusters(statistics.counts, recipe.aplc.partition)
-    return lambda width: build_aplc(recipe.aplc, clusters, width, statistics)
-
-
-def _build_expert(
-    spec: ExpertSpec,
-    recipe: Recipe,
-    hidden_size: int,
-    bias: Tensor,
-    clusters: Callable[[int], APLC] | None,
-) -> Expert:
-    common: dict[str, Any] = {
-        "name": spec.name,
-        "hidden_size": hidden_size,
-        "n_labels": len(bias),
-        "bias": bias,
-        "dropout": recipe.encoder.dropout,
-    }
-    if spec.kind == "D":
-        return DocumentExpert(
-            recipe.document,
-            layers=spec.layers,
-            clusters=clusters,
-            skip_tails=recipe.aplc.skip_tails,
-            **common,
-        )
-    return LabelAttentionExpert(recipe.attention, layer=spec.layers[0], **common)
 
 
 def _regroup(flat: Sequence[Any], like: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

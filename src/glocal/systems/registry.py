@@ -6,18 +6,24 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glocal.config import Recipe
 from glocal.encoders.encoder import Encoder
 from glocal.encoders.loading import load_pretrained, model_from_config, n_layers
+from glocal.encoders.no_encoder import NO_ENCODER, NoEncoderModel, NoTokenizer
 from glocal.encoders.tokenizer import TextTokenizer
+from glocal.encoders.word_encoder import WORD_VECTORS, WordVectorModel
 from glocal.errors import ConfigError, did_you_mean
-from glocal.experts.parse import parse_experts
+from glocal.experts.parse import SPARSE_EXPERT, TEACHER, parse_experts
 from glocal.systems.aplc_xlnet import APLCXLNet
 from glocal.systems.base import LabelStatistics, System
 from glocal.systems.glocalxml import GlocalXML
 from glocal.systems.me_xml import MEXML
+from glocal.systems.treaderxml import TReaderXML
+
+if TYPE_CHECKING:
+    from glocal.encoders.static import StaticVectors
 
 __all__ = ["SYSTEMS", "build_system", "rebuild_system"]
 
@@ -27,11 +33,16 @@ SYSTEMS: dict[str, Callable[..., System]] = {
     "glocalxml": GlocalXML,
     "me-xml": MEXML,
     "aplc-xlnet": APLCXLNet,
+    "treaderxml": TReaderXML,
 }
 
 
 def build_system(
-    recipe: Recipe, statistics: LabelStatistics, *, device_type: str = "cpu"
+    recipe: Recipe,
+    statistics: LabelStatistics,
+    *,
+    device_type: str = "cpu",
+    vectors: StaticVectors | None = None,
 ) -> tuple[System, TextTokenizer]:
     """A new system on its pretrained encoder, with the tokenizer.
 
@@ -40,23 +51,41 @@ def build_system(
             model predicts the same wherever it is loaded.
         statistics: Of the training labels.
         device_type: Where it will be trained.
+        vectors: Of words, where the recipe reads these (`reader.encode = "static"`).
     """
     system = _system_class(recipe.system)
     recipe = _resolve_candidates(recipe, statistics.n_labels, device_type)
-    model, tokenizer = load_pretrained(recipe.encoder)
+    model, tokenizer = _load_encoder(recipe, vectors)
     _check_length(recipe, model)
     return _assemble(system, recipe, model, tokenizer, statistics), tokenizer
 
 
 def rebuild_system(
-    recipe: Recipe, statistics: LabelStatistics, config: Path, tokenizer: TextTokenizer
+    recipe: Recipe,
+    statistics: LabelStatistics,
+    config: Path,
+    tokenizer: TextTokenizer,
 ) -> System:
     """A system whose weights are to be loaded, from a stored encoder configuration."""
     mapping = json.loads(config.read_text("utf-8"))
     total = mapping.pop("glocal_layers")
-    model = model_from_config(mapping, recipe.encoder)
+    if mapping["model_type"] == WORD_VECTORS:
+        model: Any = WordVectorModel(mapping["vocab_size"], mapping["hidden_size"])
+    elif mapping["model_type"] == NO_ENCODER:
+        model = NoEncoderModel()
+    else:
+        model = model_from_config(mapping, recipe.encoder)
     system = _system_class(recipe.system)
     return _assemble(system, recipe, model, tokenizer, statistics, total=total)
+
+
+def _load_encoder(recipe: Recipe, vectors: StaticVectors | None) -> tuple[Any, TextTokenizer]:
+    if recipe.encoder.name == NO_ENCODER:
+        return NoEncoderModel(), NoTokenizer()
+    if recipe.reader.encode != "static":
+        return load_pretrained(recipe.encoder)
+    assert vectors is not None, "word vectors are read"
+    return WordVectorModel.of(vectors)
 
 
 def _assemble(
@@ -71,9 +100,10 @@ def _assemble(
     # `last` and `middle` refer to the encoder before it was cut.
     total = n_layers(model) if total is None else total
     experts = parse_experts(recipe.experts, total)
+    layers = {layer for expert in experts for layer in expert.layers}
     encoder = Encoder(
         model,
-        (layer for expert in experts for layer in expert.layers),
+        layers or {0},  # the teacher and the sparse expert read none
         cls_last=tokenizer.facts.cls_last,
         cls_type_id=tokenizer.facts.cls_type_id,
         pooling=recipe.encoder.pooling,
@@ -94,8 +124,8 @@ def _resolve_candidates(recipe: Recipe, n_labels: int, device_type: str) -> Reci
         return recipe
     possible = (
         recipe.loss.kind == "individual"
-        and len(recipe.experts) > 1
-        and any(name.startswith("D-") for name in recipe.experts)
+        and len(set(recipe.experts) - {TEACHER, SPARSE_EXPERT}) > 1  # these cost nothing
+        and any(name.startswith(("D-", "R-")) for name in recipe.experts)
     )
     shortlist = device_type == "cpu" and possible and n_labels >= _SHORTLIST_FROM
     mode = "shortlist" if shortlist else "full"

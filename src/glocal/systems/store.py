@@ -1,9 +1,10 @@
 """The model directory: written whole or not at all, read without executing anything.
 
-glocal.toml         format and library version, temperature, tokenizer facts, the resolved recipe
+glocal.toml         format and library version, temperature, experts' weights, the resolved recipe
 labels.parquet      the label space
 tokenizer.json      encoder/config.json
 model.safetensors   all weights
+teacher/  sparse/   the texts a teacher looks similar ones up in, the sparse expert's weights
 metrics.json        train_log.jsonl        README.md (a model card)
 """
 
@@ -28,6 +29,7 @@ from glocal.labels.space import LabelSpace
 if TYPE_CHECKING:
     from glocal.encoders.tokenizer import TextTokenizer
     from glocal.systems.base import System
+    from glocal.systems.companions import Companions
 
 __all__ = ["FORMAT_VERSION", "StoredModel", "load_model", "read_labels", "save_model"]
 
@@ -44,6 +46,7 @@ class StoredModel:
     tokenizer: TextTokenizer
     temperature: float = 1.0
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    companions: Companions | None = None
 
 
 def save_model(path: str | Path, model: StoredModel, *, log: Path | None = None) -> None:
@@ -76,8 +79,10 @@ def load_model(path: str | Path) -> StoredModel:
     """
     from safetensors.torch import load_file
 
-    from glocal.encoders.tokenizer import TextTokenizer
+    from glocal.encoders.word_encoder import load_tokenizer
     from glocal.systems.base import LabelStatistics
+    from glocal.systems.combination import Combination
+    from glocal.systems.companions import Companions
     from glocal.systems.registry import rebuild_system
 
     folder = Path(path)
@@ -85,14 +90,21 @@ def load_model(path: str | Path) -> StoredModel:
     recipe = _stored_recipe(settings, folder)
     labels = read_labels(folder)
     with _damaged(folder):
-        tokenizer = TextTokenizer.load(folder, settings["tokenizer"])
-        statistics = LabelStatistics(labels.counts, labels.n_documents)
+        tokenizer = load_tokenizer(folder, settings["tokenizer"])
+        companions = Companions.load(folder, recipe, labels)
+        teaching = companions.teaching
+        statistics = LabelStatistics(
+            labels.counts,
+            labels.n_documents,
+            None if teaching is None else teaching.blank_vectors(),
+        )
         system = rebuild_system(recipe, statistics, folder / "encoder" / "config.json", tokenizer)
         system.load_state_dict(load_file(folder / "model.safetensors"))
+        system.combination = Combination.from_mapping(settings["combination"])
         metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
         temperature = float(settings["temperature"])
     system.eval()
-    return StoredModel(system, recipe, labels, tokenizer, temperature, metrics)
+    return StoredModel(system, recipe, labels, tokenizer, temperature, metrics, companions)
 
 
 def read_labels(path: str | Path) -> LabelSpace:
@@ -109,6 +121,7 @@ def _write(folder: Path, model: StoredModel) -> None:
         "library_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "temperature": model.temperature,
+        "combination": model.system.combination.to_mapping(),
         "tokenizer": model.tokenizer.facts_mapping(),
         "recipe": recipe_to_mapping(model.recipe),
     }
@@ -120,6 +133,8 @@ def _write(folder: Path, model: StoredModel) -> None:
     config = {**encoder.model.config.to_dict(), "glocal_layers": encoder.total_layers}
     (folder / "encoder" / "config.json").write_text(_json(config), encoding="utf-8")
     write_tensors(model.system.state_dict(), folder / "model.safetensors")
+    if model.companions is not None:
+        model.companions.save(folder)
     (folder / "metrics.json").write_text(_json(model.metrics), encoding="utf-8")
     (folder / "README.md").write_text(_card(model), encoding="utf-8")
 

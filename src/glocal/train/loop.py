@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ class TrainingData:
     gold: Any  # CSR (documents, labels)
     tokenizer: TextTokenizer
     n_labels: int
+    extra: Mapping[str, np.ndarray] = field(default_factory=dict)  # rows that go into batches
 
 
 class Loop:
@@ -191,6 +192,7 @@ class Loop:
                 left=facts.cls_last,
                 gold=self.data.gold,
                 n_labels=self.data.n_labels,
+                extra=self.data.extra,
             ).to(self.engine.device)
 
     def _collate(self, positions: np.ndarray, part: int) -> Batch:
@@ -204,6 +206,7 @@ class Loop:
             n_labels=self.data.n_labels,
             denominator=self.system.denominator(self.data.gold, positions) / self.engine.world,
             multiple=self.multiple,
+            extra=self.data.extra,
         )
 
     # --- between steps ------------------------------------------------------------------------

@@ -1,12 +1,13 @@
 """From a recipe and a corpus to a model directory.
 
-Labels → tokens → system → loop → best weights → temperature → saved. Everything random follows the
-recipe's seed; an interrupted run goes on with `resume` to the same result.
+Labels → companions (teacher, sparse model) → tokens → system → loop → best weights → experts'
+weights and temperature → saved.
+Everything random follows the recipe's seed; an interrupted run goes on with `resume` to the same
+result.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import time
@@ -21,26 +22,23 @@ import torch
 from glocal.config import Recipe, recipe_to_mapping
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
-from glocal.data.tokens import TokenStore, tokenise
-from glocal.errors import ConfigError, DataError, ModelError
+from glocal.data.tokens import tokenise
+from glocal.errors import ConfigError, ModelError
 from glocal.labels.space import LabelSpace
-from glocal.predict.calibration import fit_temperature_to
-from glocal.predict.documents import score_documents
-from glocal.predict.evaluation import check_metric_name, evaluate_predictions, metric_value
-from glocal.predict.predictions import Predictions
+from glocal.predict.evaluation import check_metric_name
 from glocal.systems.base import LabelStatistics, System
+from glocal.systems.companions import Companions
 from glocal.systems.registry import build_system
 from glocal.systems.store import StoredModel, save_model
 from glocal.train.checkpoint import RunFolder, RunState, seed_everything
+from glocal.train.dev import DevEvaluator
 from glocal.train.engine import Engine
+from glocal.train.gather import extra_rows, gather_companions
 from glocal.train.listener import TrainListener
 from glocal.train.loop import Loop, TrainingData
 from glocal.train.optim import build_optimizer
 
 __all__ = ["FitResult", "fit"]
-
-_DEV_K = 20  # labels per dev document looked at for metrics and the temperature
-_REPORTED = ("P@1", "P@3", "P@5", "nDCG@5")
 
 
 @dataclass(frozen=True)
@@ -86,52 +84,54 @@ def fit(
     check_metric_name(recipe.train.metric)
     seed_everything(recipe.train.seed, 0)
     labels = _label_space(recipe, train, label_table)
-    statistics = LabelStatistics(labels.counts, labels.n_documents)
-    system, tokenizer = build_system(recipe, statistics, device_type=engine.device.type)
-    recipe = system.recipe
     listener.on_message(f"{len(train):,} texts, {len(labels):,} labels; {engine.describe()}")
-    length = recipe.encoder.max_length
+    vectors, companions = gather_companions(
+        recipe, train, labels, label_table, engine=engine, listener=listener
+    )
+    teaching = companions.teaching
+    statistics = LabelStatistics(
+        labels.counts,
+        labels.n_documents,
+        None if teaching is None else teaching.label_vectors(),
+    )
+    system, tokenizer = build_system(
+        recipe, statistics, device_type=engine.device.type, vectors=vectors
+    )
+    recipe = system.recipe
     data = TrainingData(
-        tokenise(train, tokenizer, max_length=length), labels.encode(train), tokenizer, len(labels)
+        tokenise(train, tokenizer, max_length=recipe.encoder.max_length),
+        labels.encode(train),
+        tokenizer,
+        len(labels),
+        extra_rows(companions, train, engine=engine, listener=listener, training=True),
     )
     evaluator = None
     if dev is not None:
-        evaluator = _Evaluator(system, data, engine, recipe, labels, dev)
+        extra = extra_rows(companions, dev, engine=engine, listener=listener)
+        evaluator = DevEvaluator(system, data, engine, recipe, labels, dev, extra)
     sets = [
         (train, data.gold),
         *([] if evaluator is None or dev is None else [(dev, evaluator.gold)]),
     ]
-    loop = _prepare_loop(
-        recipe,
-        system,
-        data,
-        engine=engine,
-        folder=folder,
-        evaluator=evaluator,
-        listener=listener,
-        fingerprint=_fingerprint(recipe, engine, sets),
-        resume=resume,
-    )
-    if recipe.train.compile:
-        system.encoder.compile(dynamic=True)
-    elif not recipe.encoder.gradient_checkpointing:
-        system.encoder.compute_dtype = engine.compute_dtype
-    listener.on_start(
-        {
-            "step": loop.state.step,
-            "steps": loop.steps,
-            "epochs": recipe.train.epochs,
-            "documents": len(train),
-            "labels": len(labels),
-            "device": engine.describe(),
-        }
-    )
-    loop.run()
-    system.load_state_dict(loop.final_weights())
-    system.encoder.compute_dtype = None
-    metrics, temperature = _final_metrics(evaluator, loop.state)
+    fingerprint = _fingerprint(recipe, engine, sets, companions)
+    state = RunState(fingerprint)
+    if any(p.requires_grad for p in system.parameters()):
+        loop = _prepare_loop(
+            recipe,
+            system,
+            data,
+            engine=engine,
+            folder=folder,
+            evaluator=evaluator,
+            listener=listener,
+            fingerprint=fingerprint,
+            resume=resume,
+        )
+        _run_loop(loop, recipe)
+        state = loop.state
+    metrics, temperature = _final_metrics(evaluator, state)
     if engine.is_main:
-        model = StoredModel(system, recipe, labels, tokenizer, temperature, metrics)
+        model = StoredModel(system, recipe, labels, tokenizer, temperature, metrics, companions)
         save_model(target, model, log=folder.log_path)
         folder.remove()
     engine.wait()
@@ -148,7 +148,7 @@ def _prepare_loop(
     *,
     engine: Engine,
     folder: RunFolder,
-    evaluator: _Evaluator | None,
+    evaluator: DevEvaluator | None,
     listener: TrainListener,
     fingerprint: str,
     resume: bool,
@@ -187,6 +187,28 @@ def _prepare_loop(
     return loop
 
 
+def _run_loop(loop: Loop, recipe: Recipe) -> None:
+    """Train, and leave the system with the weights that are to be kept."""
+    system, engine = loop.system, loop.engine
+    if recipe.train.compile:
+        system.encoder.compile(dynamic=True)
+    elif not recipe.encoder.gradient_checkpointing:
+        system.encoder.compute_dtype = engine.compute_dtype
+    loop.listener.on_start(
+        {
+            "step": loop.state.step,
+            "steps": loop.steps,
+            "epochs": recipe.train.epochs,
+            "documents": len(loop.data.tokens),
+            "labels": loop.data.n_labels,
+            "device": engine.describe(),
+        }
+    )
+    loop.run()
+    system.load_state_dict(loop.final_weights())
+    system.encoder.compute_dtype = None
+
+
 def _check_target(target: Path, folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
     if target.exists() and not target.is_dir():
         raise ModelError(f"{target} is a file; the model directory needs a place of its own")
@@ -213,9 +235,15 @@ def _label_space(recipe: Recipe, train: Corpus, table: LabelTable | None) -> Lab
     )
 
 
-def _fingerprint(recipe: Recipe, engine: Engine, sets: Sequence[tuple[Corpus, Any]]) -> str:
+def _fingerprint(
+    recipe: Recipe,
+    engine: Engine,
+    sets: Sequence[tuple[Corpus, Any]],
+    companions: Companions,
+) -> str:
     """What must be the same for a run to be resumed: settings, processes, texts and labels."""
     settings = [recipe_to_mapping(recipe), engine.world, engine.precision]
+    settings += companions.fingerprints()
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
     for corpus, gold in sets:
         digest.update(f"{corpus.fingerprint()} {gold.shape}".encode())
@@ -224,77 +252,7 @@ def _fingerprint(recipe: Recipe, engine: Engine, sets: Sequence[tuple[Corpus, An
     return digest.hexdigest()
 
 
-class _Evaluator:
-    """Scores on dev, shared out among the processes."""
-
-    def __init__(
-        self,
-        system: System,
-        data: TrainingData,
-        engine: Engine,
-        recipe: Recipe,
-        labels: LabelSpace,
-        dev: Corpus,
-    ) -> None:
-        self.system, self.engine, self.recipe, self.labels = system, engine, recipe, labels
-        self.tokenizer = data.tokenizer
-        self.tokens: TokenStore = tokenise(
-            dev, data.tokenizer, max_length=recipe.encoder.max_length
-        )
-        self.gold = labels.encode(dev)
-        if not self.gold.nnz:
-            raise DataError(
-                f"none of the {len(dev)} dev texts has labels, so no weights can be chosen by it; "
-                "check its labels column, or train without it",
-                path=dev.source,
-            )
-
-    def predictions(self, *, exact: bool = False) -> dict[str, Predictions]:
-        """Top labels of every dev document, the same in every process; `exact` in fp32."""
-        engine = self.engine
-        per_expert = len(self.system.expert_names) > 1
-        mine = np.arange(engine.rank, len(self.tokens), engine.world)
-        found = score_documents(
-            self.system,
-            self.tokens,
-            self.tokenizer,
-            k=_DEV_K,
-            batch_size=2 * self.recipe.train.batch_size,
-            positions=mine,
-            per_expert=per_expert,
-            autocast=contextlib.nullcontext if exact else engine.autocast,
-        )
-        if engine.world == 1:
-            return found
-        pieces = engine.gather([(mine, found)])
-        order = np.argsort(np.concatenate([positions for positions, _ in pieces]))
-        return {
-            name: Predictions.concat([piece[name] for _, piece in pieces]).take(order)
-            for name in found
-        }
-
-    def __call__(self) -> dict[str, dict[str, float]]:
-        names = dict.fromkeys([*_REPORTED, self.recipe.train.metric])
-        return {
-            part: {name: self._value(name, predictions) for name in names}
-            for part, predictions in self.predictions().items()
-        }
-
-    def _value(self, name: str, predictions: Predictions) -> float:
-        counts, n_train = self.labels.counts, self.labels.n_documents
-        return metric_value(name, predictions, self.gold, counts=counts, n_train=n_train)
-
-    def final(self) -> tuple[dict[str, Any], float]:
-        """The full report and the temperature of the chosen weights."""
-        found = self.predictions(exact=True)
-        temperature = fit_temperature_to(found["combined"], self.gold)
-        report = evaluate_predictions(
-            found, self.gold, counts=self.labels.counts, n_train=self.labels.n_documents
-        )
-        return report.to_dict(), temperature
-
-
-def _final_metrics(evaluator: _Evaluator | None, state: RunState) -> tuple[dict[str, Any], float]:
+def _final_metrics(evaluator: DevEvaluator | None, state: RunState) -> tuple[dict[str, Any], float]:
     metrics: dict[str, Any] = {
         "steps": state.step,
         "best_step": state.best_step or state.step,
@@ -304,8 +262,5 @@ def _final_metrics(evaluator: _Evaluator | None, state: RunState) -> tuple[dict[
     if evaluator is None:
         return metrics, 1.0
     with torch.no_grad():
-        report, temperature = evaluator.final()
-    best = max(state.evaluations, key=lambda e: int(e["step"] == state.best_step), default=None)
-    metrics["dev"] = {"combined": {}} if best is None else best["scores"]
-    metrics["dev_report"] = report
-    return metrics, temperature
+        scores, temperature = evaluator.final()
+    return metrics | scores, temperature

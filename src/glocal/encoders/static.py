@@ -1,0 +1,322 @@
+"""Static word vectors: a vector for each token, whatever stands around it.
+
+- From an encoder's token embeddings, from a word2vec or GloVe text file (`word_files.py`), or
+  trained on a corpus with gensim (`word_training.py`).
+- A text is read word by word (words as white space separates them), and a word's tokens do not
+  depend on its neighbours: each distinct word is looked up once, which makes 45,000 texts of 500
+  words a matter of seconds.
+- The vector of a text is the mean of its tokens' (TReaderXML Eq. 1), weighted by rarity if asked.
+  It depends on the text alone, to the last bit, not on the texts embedded along with it.
+- Tokens without a vector are left out; a text without any other has the zero vector.
+- On disk: a JSON file, a safetensors file, and the tokenizer or the words; nothing is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.encoders.word_lookup import LOOKUPS, EncoderLookup, WordLookup
+from glocal.errors import ModelError
+
+if TYPE_CHECKING:
+    from glocal.config import EncoderConfig, TeacherConfig
+    from glocal.data.corpus import Corpus
+
+__all__ = ["WEIGHTINGS", "StaticVectors", "TextVectors", "build_vectors", "load_vectors"]
+
+WEIGHTINGS = ("mean", "idf", "tfidf")
+BATCH_TEXTS = 1024
+MOST_CACHED_WORDS = 1_000_000
+LONGEST_CACHED_WORD = 64  # characters; longer ones are rarely met again
+FORMAT_VERSION = 1
+FILE_ENDINGS = (".txt", ".vec", ".gz", ".bin")  # no encoder is called so
+META_FILE, TENSORS_FILE = "vectors.json", "vectors.safetensors"
+
+
+class TextVectors(Protocol):
+    """What a teacher needs of word vectors."""
+
+    @property
+    def dimensions(self) -> int:
+        """The width of a vector."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The vector of each text, (n, D); zero where no word is known."""
+
+    def token_matrix(self) -> NDArray[np.float32]:
+        """The vector of each token, (V, D)."""
+
+    def fingerprint(self) -> str:
+        """A name that changes whenever the vector of some text does."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write the vectors into a folder."""
+
+
+class StaticVectors:
+    """A vector for each token, and how texts are made of tokens.
+
+    Args:
+        lookup: Gives the tokens of a word.
+        matrix: (V, D) the vector of each token.
+        weights: (V,) the weight of each token in a text's vector; equal by default.
+        damped: Whether a token that occurs c times in a text counts 1 + ln c times.
+        max_words: The words read of each text.
+    """
+
+    def __init__(
+        self,
+        lookup: WordLookup,
+        matrix: NDArray[Any],
+        *,
+        weights: NDArray[Any] | None = None,
+        damped: bool = False,
+        max_words: int = 500,
+    ) -> None:
+        self.lookup = lookup
+        self.matrix: NDArray[np.float32] = np.ascontiguousarray(matrix, dtype=np.float32)
+        given = np.ones(len(matrix)) if weights is None else weights
+        self.weights: NDArray[np.float32] = np.asarray(given, dtype=np.float32)
+        self.damped, self.max_words = damped, max_words
+        self._cache: dict[str, Sequence[int]] = {}
+        self._fingerprint: str | None = None
+
+    @classmethod
+    def of_encoder(cls, model: Any, tokenizer: Any, *, max_words: int = 500) -> StaticVectors:
+        """The token embeddings of an encoder.
+
+        Args:
+            model: A Hugging Face encoder.
+            tokenizer: Its `glocal.encoders.tokenizer.TextTokenizer`.
+            max_words: The words read of each text.
+        """
+        matrix = model.get_input_embeddings().weight.detach().cpu().float().numpy().copy()
+        return cls(EncoderLookup(tokenizer.backend, len(matrix)), matrix, max_words=max_words)
+
+    @property
+    def dimensions(self) -> int:
+        """The width of a vector."""
+        return int(self.matrix.shape[1])
+
+    def token_matrix(self) -> NDArray[np.float32]:
+        """The vector of each token, (V, D)."""
+        return self.matrix
+
+    def token_ids(
+        self, texts: Sequence[str], max_words: int | None = None
+    ) -> list[NDArray[np.int32]]:
+        """The tokens of each text that have a vector, in order.
+
+        Args:
+            texts: The texts.
+            max_words: The words read of each; as many as for `embed` by default.
+        """
+        flat, offsets = self._tokens(texts, self.max_words if max_words is None else max_words)
+        return np.split(flat, offsets[1:-1]) if texts else []
+
+    def counts(self, texts: Sequence[str]) -> Any:
+        """How often each token occurs in each text: a float32 CSR matrix (n, V)."""
+        from scipy.sparse import csr_matrix
+
+        flat, offsets = self._tokens(texts, self.max_words)
+        shape = (len(texts), len(self.matrix))
+        matrix = csr_matrix((np.ones(len(flat), dtype=np.float32), flat, offsets), shape=shape)
+        matrix.sum_duplicates()
+        return matrix
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The vector of each text, (n, D); zero where no word is known."""
+        found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        for start in range(0, len(texts), BATCH_TEXTS):
+            stop = start + BATCH_TEXTS
+            found[start:stop] = self._embed(self.counts(texts[start:stop]))
+        return found
+
+    def _embed(self, counts: Any) -> NDArray[np.float32]:
+        if self.damped:
+            counts.data = 1 + np.log(counts.data)
+        counts.data *= self.weights[counts.indices]
+        total = np.asarray(counts.sum(axis=1), dtype=np.float32)  # (n, 1)
+        return np.asarray(counts @ self.matrix / np.where(total > 0, total, 1), dtype=np.float32)
+
+    def weighted(
+        self, weighting: str, *, frequencies: NDArray[np.int64], n_texts: int
+    ) -> StaticVectors:
+        """The same vectors with other weights of tokens in a text's vector.
+
+        Args:
+            weighting: `mean` (equal weights, as in the paper), `idf`, or `tfidf` (counts damped).
+            frequencies: (V,) in how many of the training texts each token occurs.
+            n_texts: How many training texts there are.
+        """
+        assert weighting in WEIGHTINGS, weighting
+        # Above 0 even for a token of every text: a text of nothing else is still a text.
+        rarity = np.log((1 + n_texts) / (0.5 + frequencies))
+        weights = None if weighting == "mean" else rarity
+        damped = weighting == "tfidf"
+        other = StaticVectors(
+            self.lookup, self.matrix, weights=weights, damped=damped, max_words=self.max_words
+        )
+        other._cache = self._cache  # the words met while counting are met again
+        return other
+
+    def fingerprint(self) -> str:
+        """A name that changes whenever the vector of some text does."""
+        if self._fingerprint is None:
+            digest = hashlib.blake2b(digest_size=16)
+            digest.update(f"{self.lookup.fingerprint} {self.damped} {self.max_words}".encode())
+            digest.update(np.array(self.matrix.shape).tobytes())
+            digest.update(self.matrix.tobytes())
+            digest.update(self.weights.tobytes())
+            self._fingerprint = digest.hexdigest()
+        return self._fingerprint
+
+    def save(self, folder: str | Path) -> None:
+        """Write the vectors into a folder, which is made if need be."""
+        from safetensors.numpy import save
+
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        self.lookup.save(target)
+        tensors = {"matrix": self.matrix, "weights": self.weights}
+        (target / TENSORS_FILE).write_bytes(save(tensors))
+        meta = {
+            "format_version": FORMAT_VERSION,
+            "lookup": self.lookup.kind,
+            "damped": self.damped,
+            "max_words": self.max_words,
+        }
+        (target / META_FILE).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> StaticVectors:
+        """Read vectors written by `save`.
+
+        Raises:
+            ModelError: The folder holds none, or they are damaged.
+        """
+        from safetensors.numpy import load_file
+
+        source = Path(folder)
+        try:
+            meta = json.loads((source / META_FILE).read_text(encoding="utf-8"))
+            tensors = load_file(source / TENSORS_FILE)
+            lookup = LOOKUPS[meta["lookup"]].load(source, len(tensors["matrix"]))
+            damped, max_words = bool(meta["damped"]), int(meta["max_words"])
+            return cls(
+                lookup,
+                tensors["matrix"],
+                weights=tensors["weights"],
+                damped=damped,
+                max_words=max_words,
+            )
+        except Exception as error:  # whatever goes wrong, the folder is not what was saved
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ModelError(f"cannot read the word vectors in {source}: {reason}") from error
+
+    def _tokens(
+        self, texts: Sequence[str], max_words: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The tokens of all texts one after another, and where each text starts and ends."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        # Arrow splits and numbers the words: with Python's own strings this took longest.
+        trimmed = pc.utf8_trim_whitespace(pa.array(texts, pa.large_string()))
+        split = pc.utf8_split_whitespace(trimmed, max_splits=max_words)
+        words = pc.list_slice(split, 0, max_words)
+        n_words = pc.list_value_length(words).to_numpy(zero_copy_only=False).astype(np.int64)
+        numbered = pc.list_flatten(words).dictionary_encode()
+        pieces = self._pieces(numbered.dictionary.to_pylist())
+        tokens, ends = _ragged_take(pieces, numbered.indices.to_numpy().astype(np.int64))
+        return tokens, np.append(0, ends)[np.append(0, np.cumsum(n_words))]
+
+    def _pieces(self, words: list[str]) -> list[Sequence[int]]:
+        """The tokens of each word, from the cache where it was met before."""
+        if len(self._cache) > MOST_CACHED_WORDS:
+            self._cache = {}
+        cache = self._cache
+        new = [word for word in words if word not in cache]
+        found = dict(zip(new, self.lookup(new), strict=True))
+        cache.update((w, ids) for w, ids in found.items() if len(w) <= LONGEST_CACHED_WORD)
+        return [cache[word] if word in cache else found[word] for word in words]
+
+
+def build_vectors(
+    config: TeacherConfig,
+    encoder: EncoderConfig,
+    train: Corpus,
+    *,
+    extra: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> StaticVectors:
+    """The word vectors a recipe asks for, weighted by how rare tokens are in the training texts.
+
+    Args:
+        config: Where the vectors come from and how they are weighted.
+        encoder: The run's encoder, whose token embeddings are the default.
+        train: The training texts.
+        extra: Further texts whose words are kept of a file, such as the names of labels.
+        progress: Called with (done, total) while vectors are trained.
+    """
+    vectors = _source(config, encoder, train, extra, progress)
+    if config.weighting == "mean":
+        return vectors
+    frequencies = np.zeros(len(vectors.matrix), dtype=np.int64)
+    for texts in train.iter_texts(BATCH_TEXTS):
+        frequencies += np.bincount(vectors.counts(texts).indices, minlength=len(frequencies))
+    return vectors.weighted(config.weighting, frequencies=frequencies, n_texts=len(train))
+
+
+def load_vectors(folder: str | Path) -> StaticVectors:
+    """Read vectors written by `StaticVectors.save`."""
+    return StaticVectors.load(folder)
+
+
+def _source(
+    config: TeacherConfig,
+    encoder: EncoderConfig,
+    train: Corpus,
+    extra: Sequence[str],
+    progress: Callable[[int, int], None] | None,
+) -> StaticVectors:
+    words = config.text_words
+    if config.vectors == "corpus":
+        from glocal.encoders.word_vectors import train_word_vectors
+
+        return train_word_vectors(
+            train, dimensions=config.dimensions, max_words=words, progress=progress
+        )
+    if Path(config.vectors).is_file() or config.vectors.endswith(FILE_ENDINGS):
+        from glocal.encoders.word_vectors import read_word_vectors, words_of
+
+        keep = words_of(train, extra, max_words=words)
+        return read_word_vectors(config.vectors, keep=keep, max_words=words)
+    from glocal.encoders.loading import load_pretrained
+
+    named = encoder if config.vectors == "encoder" else replace(encoder, name=config.vectors)
+    model, tokenizer = load_pretrained(named)
+    return StaticVectors.of_encoder(model, tokenizer, max_words=words)
+
+
+def _ragged_take(
+    rows: Sequence[Sequence[int]], positions: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The rows at some positions, one after another, and where each ends."""
+    lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    flat = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=int(lengths.sum()))
+    starts = np.cumsum(lengths) - lengths
+    taken = lengths[positions]
+    ends = np.cumsum(taken)
+    total = int(ends[-1]) if len(ends) else 0
+    shift = np.repeat(starts[positions] - (ends - taken), taken)
+    return flat[np.arange(total) + shift], ends

@@ -1,0 +1,155 @@
+"""The tokens of a word: an encoder's pieces, or one entry of a vocabulary of words.
+
+Tokens are numbers of rows in a matrix of vectors; what has no row is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Protocol, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tokenizers import Tokenizer
+
+__all__ = [
+    "LOOKUPS",
+    "EncoderLookup",
+    "VocabularyLookup",
+    "WordLookup",
+    "plain_words",
+    "word_forms",
+]
+
+WORD = re.compile(r"\w+")
+EDGE = re.compile(r"^\W+|\W+$")
+UNKNOWN_TOKENS = ("[UNK]", "<unk>")
+TOKENIZER_FILE, WORDS_FILE = "tokenizer.json", "words.parquet"
+
+
+class WordLookup(Protocol):
+    """Gives the tokens of words, each word by itself."""
+
+    kind: ClassVar[str]
+
+    @property
+    def fingerprint(self) -> str:
+        """A name that changes whenever the tokens of some word do."""
+
+    def __call__(self, words: Sequence[str]) -> list[tuple[int, ...]]:
+        """The tokens of each word."""
+
+    def save(self, folder: Path) -> None:
+        """Write what is needed to `load` it."""
+
+    @classmethod
+    def load(cls, folder: Path, n_tokens: int) -> Self:
+        """Read what `save` wrote."""
+
+
+class EncoderLookup:
+    """A word as the pieces of an encoder's tokenizer.
+
+    Args:
+        backend: The tokenizer.
+        n_tokens: Tokens from this number on have no vector.
+    """
+
+    kind: ClassVar[str] = "encoder"
+
+    def __init__(self, backend: Tokenizer, n_tokens: int) -> None:
+        # A copy: the encoder's own tokenizer is told to cut texts while it is used.
+        self._backend = Tokenizer.from_str(backend.to_str())
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        unknown = {self._backend.token_to_id(token) for token in UNKNOWN_TOKENS}
+        self._n_tokens, self._unknown = n_tokens, unknown
+        content = f"{n_tokens} {self._backend.to_str()}".encode()
+        self.fingerprint = hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    def __call__(self, words: Sequence[str]) -> list[tuple[int, ...]]:
+        """The pieces of each word, as they are inside a text: after a blank."""
+        spaced = [f" {word}" for word in words]
+        encodings = self._backend.encode_batch_fast(spaced, add_special_tokens=False)
+        return [
+            tuple(id_ for id_ in encoding.ids if id_ < self._n_tokens and id_ not in self._unknown)
+            for encoding in encodings
+        ]
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer."""
+        (folder / TOKENIZER_FILE).write_text(self._backend.to_str(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, n_tokens: int) -> Self:
+        """Read the tokenizer."""
+        return cls(Tokenizer.from_file(str(folder / TOKENIZER_FILE)), n_tokens)
+
+
+class VocabularyLookup:
+    """A word as an entry of a vocabulary.
+
+    Looked up as it stands, without the punctuation around it, and in lower case, whichever is there
+    first; otherwise the parts of it that are words (`state-owned` as `state` and `owned`).
+
+    Args:
+        vocabulary: The words, each once; the place of a word is its token.
+    """
+
+    kind: ClassVar[str] = "vocabulary"
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        self.vocabulary = list(vocabulary)
+        self._tokens = {word: token for token, word in enumerate(self.vocabulary)}
+        content = "\n".join(self.vocabulary).encode()
+        self.fingerprint = hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    def __call__(self, words: Sequence[str]) -> list[tuple[int, ...]]:
+        """The tokens of each word."""
+        return [self._find(word) for word in words]
+
+    def _find(self, word: str) -> tuple[int, ...]:
+        known, bare = self._tokens, EDGE.sub("", word)
+        for form in (word, bare, bare.lower()):
+            if form in known:
+                return (known[form],)
+        forms = ((part, part.lower()) for part in WORD.findall(bare))
+        found = (known.get(part, known.get(lower)) for part, lower in forms)
+        return tuple(token for token in found if token is not None)
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary."""
+        table = pa.table({"word": pa.array(self.vocabulary, pa.string())})
+        pq.write_table(table, folder / WORDS_FILE, compression="zstd")
+
+    @classmethod
+    def load(cls, folder: Path, n_tokens: int) -> Self:
+        """Read the vocabulary."""
+        words = pq.read_table(folder / WORDS_FILE).column("word").to_pylist()
+        if len(words) != n_tokens:
+            raise ValueError(f"{len(words)} words but {n_tokens} vectors")
+        return cls(words)
+
+
+LOOKUPS: dict[str, type[EncoderLookup] | type[VocabularyLookup]] = {
+    lookup.kind: lookup for lookup in (EncoderLookup, VocabularyLookup)
+}
+
+
+def plain_words(text: str, max_words: int) -> list[str]:
+    """The first words of a text in lower case, taken apart at punctuation."""
+    return [part for word in text.split(None, max_words)[:max_words] for part in _parts(word)]
+
+
+def word_forms(word: str) -> set[str]:
+    """Every form under which `VocabularyLookup` looks for a word or its parts."""
+    bare = EDGE.sub("", word)
+    parts = WORD.findall(bare)
+    return {word, bare, bare.lower(), *parts, *(part.lower() for part in parts)}
+
+
+def _parts(word: str) -> list[str]:
+    return WORD.findall(word.lower())

@@ -1,0 +1,137 @@
+"""Reader experts `R-n` (TReaderXML): the dual network reads the tokens of layer n and the teacher.
+
+- the text is the hidden states of layer n (layer 0 of static word vectors are the vectors);
+- the teacher is the sequence of the labels in a document's scope, likeliest first, each with a
+  vector that starts at the mean word vector of its description;
+- the network's vector for the document meets a vector per label, as in a document expert.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glocal.config import DocumentConfig, ReaderConfig
+from glocal.encoders.encoder import Features
+from glocal.errors import ConfigError
+from glocal.experts.base import State
+from glocal.experts.document import DocumentExpert
+from glocal.experts.reading import CONFIGURATIONS, DualNetwork, masked_mean
+
+__all__ = ["SCOPE", "SCOPE_WEIGHT", "ReaderExpert", "ScopeEncoding"]
+
+# Names in `Batch.extra`: labels of the scope (B, S), −1 where there are fewer, and their votes.
+SCOPE, SCOPE_WEIGHT = "scope", "scope_weight"
+
+
+class ReaderExpert(DocumentExpert):
+    """One vector stands for the document, read with a teacher's help.
+
+    Args:
+        config: Its options.
+        document: Options of the output layer.
+        name: As written in the recipe.
+        layer: The layer whose tokens are read.
+        hidden_size: Width of the encoder.
+        label_vectors: (T, D) where the vectors of the teacher's labels start; `None` without one.
+        dropout: On the tokens and on the document vector.
+        options: For `DocumentExpert`: labels, biases, clusters.
+    """
+
+    def __init__(
+        self,
+        config: ReaderConfig,
+        document: DocumentConfig,
+        *,
+        name: str,
+        layer: int,
+        hidden_size: int,
+        label_vectors: np.ndarray | None,
+        dropout: float = 0.0,
+        **options: Any,
+    ) -> None:
+        width = config.bottleneck or hidden_size
+        super().__init__(
+            document, name=name, layers=(layer,), hidden_size=width, dropout=dropout, **options
+        )
+        configuration = CONFIGURATIONS[config.configuration]
+        if hidden_size % config.heads:
+            raise ConfigError(
+                f"'reader.heads' = {config.heads} does not divide the encoder's width of "
+                f"{hidden_size}; choose a number that does"
+            )
+        self.network = DualNetwork(
+            hidden_size,
+            config.heads,
+            configuration,
+            bottleneck=width,
+            pooling=config.pooling,
+            residual=config.residual,
+        )
+        self.scope = None
+        if configuration.teacher:
+            assert label_vectors is not None, "a teacher goes with this configuration"
+            self.scope = ScopeEncoding(config, label_vectors, hidden_size)
+
+    def prepare(self, features: Features) -> State:
+        """What the network makes of the documents, (B, bottleneck)."""
+        (layer,) = self.layers
+        tokens = self.dropout(features.hidden[layer])
+        scope = (None, None) if self.scope is None else self.scope(features)
+        return self.refine(self.network(tokens, features.mask, *scope))
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """Attentions, bottleneck and projection, teacher's labels, output layer."""
+        groups = super().parameter_groups()
+        network = self.network
+        readings = [network.text, network.interaction, network.teacher]
+        groups["attention"] = [p for part in readings if part for p in part.parameters()]
+        groups["pooler"] = [*groups["pooler"], *network.bottleneck.parameters()]
+        if self.scope is not None:
+            table = [p for p in (self.scope.table,) if isinstance(p, nn.Parameter)]
+            rest = [p for p in self.scope.parameters() if all(p is not t for t in table)]
+            groups["pooler"] += rest
+            groups["queries"] = table
+        return groups
+
+
+class ScopeEncoding(nn.Module):
+    """The teacher's side of the encoding: a sequence of label vectors and its mask.
+
+    Args:
+        config: The reader's options.
+        label_vectors: (T, D) where the vectors start.
+        width: Of what comes out; a projection leads there from another width.
+    """
+
+    def __init__(self, config: ReaderConfig, label_vectors: np.ndarray, width: int) -> None:
+        super().__init__()
+        self.mean = config.scope == "mean"
+        start = torch.from_numpy(np.array(label_vectors, dtype=np.float32))
+        if config.label_vectors == "learned":
+            self.table: Tensor = nn.Parameter(start)
+        else:
+            self.register_buffer("table", start)
+        inner = start.shape[1]
+        self.project = None if inner == width else nn.Linear(inner, width, bias=False)
+        self.vote = nn.Parameter(torch.zeros(width)) if config.votes else None
+
+    def forward(self, features: Features) -> tuple[Tensor, Tensor]:
+        """Vectors (B, S, H) and mask (B, S); S is 1 where their mean is taken."""
+        labels, votes = features.extra[SCOPE].long(), features.extra[SCOPE_WEIGHT]
+        if labels.device.type == "cpu":  # a GPU would have to be waited for
+            widest = max(1, int((labels >= 0).any(0).sum()))
+            labels, votes = labels[:, :widest], votes[:, :widest]
+        mask = labels >= 0
+        vectors = functional.embedding(labels.clamp(min=0), self.table)  # (B, S, D)
+        if self.project is not None:
+            vectors = self.project(vectors)
+        if self.vote is not None:
+            vectors = vectors + votes.unsqueeze(-1) * self.vote
+        if self.mean:  # Algorithm 1, line 8
+            return masked_mean(vectors, mask).unsqueeze(1), mask.any(1, keepdim=True)
+        return vectors, mask

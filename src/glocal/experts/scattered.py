@@ -1,0 +1,36 @@
+"""Values known for a few labels of each document, looked up at any labels."""
+
+from __future__ import annotations
+
+from torch import Tensor, where
+
+__all__ = ["look_up", "spread"]
+
+
+def spread(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of known labels (B, S) at consecutive labels (C,): where there are any, and which.
+
+    What lies outside the chunk goes to a column that is cut off, so that no shape depends on the
+    data and nothing waits for the device.
+
+    Args:
+        known: Labels of each document, each once, −1 for none.
+        values: Theirs.
+        labels: Consecutive ones.
+
+    Returns:
+        (B, C) bool and (B, C) values, 0 where there is none.
+    """
+    width = len(labels)
+    places = known - labels[0]
+    places = where((known >= 0) & (places >= 0) & (places < width), places, width)
+    blank = values.new_zeros(len(known), width + 1)
+    found = blank.scatter(1, places, values)[:, :width]
+    inside = blank.bool().scatter(1, places, True)[:, :width]
+    return inside, found
+
+
+def look_up(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The same at candidates of each document, (B, C)."""
+    same = labels.unsqueeze(2) == known.unsqueeze(1)  # (B, C, S)
+    return same.any(2), (same * values.unsqueeze(1)).sum(2)

@@ -1,0 +1,58 @@
+"""The sparse linear model as an expert, `S`: log-odds that were computed from the words of a text.
+
+The model (`glocal.sparse`) reads raw texts and is fitted before the encoder is trained; what it
+says of a text's best labels travels with the batch. Nothing here is trained by gradient: what its
+word is worth is learnt on dev with the weights of the experts. A label outside its best ones gets
+the log-odds of the last of them, which it cannot exceed.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from glocal.encoders.encoder import Features
+from glocal.experts.base import Expert, State
+from glocal.experts.scattered import look_up, spread
+
+__all__ = ["SPARSE", "SPARSE_ODDS", "SparseExpert"]
+
+SPARSE, SPARSE_ODDS = "sparse", "sparse_odds"  # in `Batch.extra`
+
+
+class SparseExpert(Expert):
+    """The words of the whole text.
+
+    Args:
+        name: As written in the recipe.
+        n_labels: Number of labels.
+    """
+
+    labels: Tensor
+    trained = False
+
+    def __init__(self, *, name: str, n_labels: int) -> None:
+        super().__init__()
+        self.name, self.layers = name, ()
+        self.register_buffer("labels", torch.arange(n_labels), persistent=False)
+
+    def prepare(self, features: Features) -> State:
+        """The best labels (B, M) and their log-odds (B, M)."""
+        return features.extra[SPARSE].long(), features.extra[SPARSE_ODDS].float()
+
+    def label_tensors(self) -> tuple[Tensor, ...]:
+        """The ids, (L,)."""
+        return (self.labels,)
+
+    def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
+        """Log-odds of label rows, (B, C)."""
+        best, odds = state
+        assert best is not None
+        assert odds is not None
+        (labels,) = rows
+        inside, own = (spread if labels.dim() == 1 else look_up)(best, odds, labels)
+        return torch.where(inside, own, odds.min(1, keepdim=True).values)
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """None."""
+        return {}

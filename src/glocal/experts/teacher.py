@@ -1,0 +1,75 @@
+"""The teacher as an expert, `T`: a label's log-odds from its vote among similar texts.
+
+Five numbers and a bias per label turn votes into log-odds:
+
+    inside the scope    slope · log(v / (1 − v)) + offset + share · b_j
+    a parent no neighbour has itself            parent + share · b_j
+    outside                                 background + b_j
+
+where v is the vote, between 0 and 1, and b_j starts at the training prior's log-odds. It reads no
+hidden state and so sends no gradient into the encoder; its only inputs are a document's scope.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from glocal.encoders.encoder import Features
+from glocal.experts.base import Expert, State, label_bias, present
+from glocal.experts.reader import SCOPE, SCOPE_WEIGHT
+from glocal.experts.scattered import look_up, spread
+
+__all__ = ["TeacherExpert"]
+
+_LARGEST = 0.99  # a vote counts at most this much: the log-odds of 1 are infinite
+_START = {"slope": 1.0, "offset": 0.0, "parent": -3.0, "share": 0.0, "background": 0.0}
+
+
+class TeacherExpert(Expert):
+    """The labels of similar texts.
+
+    Args:
+        name: As written in the recipe.
+        bias: Initial label biases, (L,).
+    """
+
+    labels: Tensor
+
+    def __init__(self, *, name: str, bias: Tensor) -> None:
+        super().__init__()
+        self.name, self.layers = name, ()
+        self.bias = label_bias(bias, len(bias))
+        self.numbers = nn.Parameter(torch.tensor(list(_START.values())))
+        # Rows know their labels by this: a slice or candidates of it go along with the biases.
+        self.register_buffer("labels", torch.arange(len(bias)), persistent=False)
+
+    def prepare(self, features: Features) -> State:
+        """The scope (B, S), its votes' log-odds (B, S), which of them are votes, the numbers."""
+        votes = features.extra[SCOPE_WEIGHT].float()
+        odds = torch.logit(votes.clamp(1e-4, _LARGEST))
+        return features.extra[SCOPE].long(), odds, votes > 0, self.numbers
+
+    def label_tensors(self) -> tuple[Tensor, ...]:
+        """Biases and ids, (L,) each."""
+        return (*present(self.bias), self.labels)
+
+    def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
+        """Log-odds of label rows, (B, C)."""
+        scope, odds, voted, numbers = state
+        assert scope is not None
+        assert odds is not None
+        assert voted is not None
+        assert numbers is not None
+        bias, labels = rows
+        slope, offset, parent, share, background = numbers.float().unbind()
+        own = torch.where(voted, slope * odds + offset, parent)  # (B, S)
+        if labels.dim() == 1:
+            inside, own = spread(scope, own, labels)
+        else:
+            inside, own = look_up(scope, own, labels)
+        return torch.where(inside, own + share * bias, background + bias)
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """The biases apart from the numbers."""
+        return {"classifier": present(self.bias), "mlp": [self.numbers]}

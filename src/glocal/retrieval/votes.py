@@ -1,0 +1,110 @@
+"""From the neighbours of texts to the labels of their scopes.
+
+A neighbour's vote is its share of the neighbours' similarities, and goes to each of its labels; a
+label's weight is the sum of its votes, 1 if every neighbour has it. The labels right above those
+voted for follow, with weight 0 unless voted for themselves, by the votes of the labels below them.
+Everything is sparse: no matrix of texts by labels is dense.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Scopes", "scopes_from_neighbours", "vote"]
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """The labels a teacher suggests for each of n texts.
+
+    Args:
+        labels: (n, S) int32, places in the teacher's `label_ids`, best first; -1 where there are
+            fewer.
+        weights: (n, S) float32, the vote for each; 0 for a label that is only there because one
+            below it was voted for, and where there is no label.
+    """
+
+    labels: NDArray[np.int32]
+    weights: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def vote(rows: NDArray[np.int64], similarities: NDArray[np.float32], label_matrix: Any) -> Any:
+    """The votes for the labels of each text.
+
+    Args:
+        rows: (n, k) neighbours, -1 where there are fewer.
+        similarities: (n, k) above 0 for each neighbour.
+        label_matrix: CSR (N, L) of ones, the labels of the texts in the index.
+
+    Returns:
+        A float64 CSR matrix (n, L).
+    """
+    from scipy.sparse import csr_matrix
+
+    there = rows >= 0
+    weights = np.where(there, similarities, 0).astype(np.float64)
+    total = weights.sum(axis=1, keepdims=True)
+    shares = weights / np.where(total > 0, total, 1)
+    offsets = np.append(0, np.cumsum(there.sum(axis=1)))
+    shape = (len(rows), label_matrix.shape[0])
+    return csr_matrix((shares[there], rows[there], offsets), shape=shape) @ label_matrix
+
+
+def scopes_from_neighbours(
+    rows: NDArray[np.int64],
+    similarities: NDArray[np.float32],
+    label_matrix: Any,
+    *,
+    parent_matrix: Any = None,
+    size: int,
+) -> Scopes:
+    """The scope of each text.
+
+    Args:
+        rows: (n, k) neighbours, -1 where there are fewer.
+        similarities: (n, k) above 0 for each neighbour.
+        label_matrix: CSR (N, L) of ones, the labels of the texts in the index.
+        parent_matrix: CSR (L, L) of ones, the labels right above each label; None to add none.
+        size: The most labels in a scope.
+    """
+    votes = vote(rows, similarities, label_matrix).tocoo()
+    texts, places, weights = votes.row, votes.col, votes.data
+    support = np.full(len(weights), np.inf)  # a vote of its own goes before any support
+    if parent_matrix is not None:
+        above = (votes.tocsr() @ parent_matrix).tocoo()
+        texts, places = np.append(texts, above.row), np.append(places, above.col)
+        weights = np.append(weights, np.zeros(len(above.data)))
+        support = np.append(support, above.data)
+    return _ranked(texts, places, weights, support, n_texts=len(rows), size=size)
+
+
+def _ranked(
+    texts: NDArray[Any],
+    places: NDArray[Any],
+    weights: NDArray[np.float64],
+    support: NDArray[np.float64],
+    *,
+    n_texts: int,
+    size: int,
+) -> Scopes:
+    """Labels by weight, then by support, then by place; each once."""
+    order = np.lexsort((places, -support, -weights, texts))
+    texts, places, weights = texts[order], places[order], weights[order]
+    # A label that was voted for and is above another one stands twice; its vote comes first.
+    _, first = np.unique(np.stack([texts, places]), axis=1, return_index=True)
+    kept = np.sort(first)
+    texts, places, weights = texts[kept], places[kept], weights[kept]
+    rank = np.arange(len(texts)) - np.searchsorted(texts, texts)
+    inside = rank < size
+    labels = np.full((n_texts, size), -1, dtype=np.int32)
+    votes = np.zeros((n_texts, size), dtype=np.float32)
+    labels[texts[inside], rank[inside]] = places[inside]
+    votes[texts[inside], rank[inside]] = weights[inside]
+    return Scopes(labels, votes)

@@ -1,0 +1,78 @@
+"""Labels of similar texts in clusters of equal size, by repeated halving.
+
+A label is the mean of its texts, in a small dense space of hashed features; a cluster is halved by
+2-means with halves of equal size until it is small enough. Similar labels then share the texts
+they are trained on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["cluster_labels", "label_means"]
+
+HASHED_WIDTH = 256
+ROUNDS = 8
+
+
+def label_means(features: Any, labels: Any, *, seed: int) -> NDArray[np.float32]:
+    """The mean direction of each label's texts.
+
+    Args:
+        features: (n, F) CSR matrix of the texts.
+        labels: (n, L) CSR matrix of ones.
+        seed: Of the signs and places the features are hashed to.
+
+    Returns:
+        (L, HASHED_WIDTH) rows of length one; zero for a label without texts.
+    """
+    from scipy.sparse import csr_matrix
+
+    rng = np.random.default_rng(seed)
+    n_features = features.shape[1]
+    places = rng.integers(HASHED_WIDTH, size=n_features)
+    signs = rng.choice(np.array([-1, 1], dtype=np.float32), size=n_features)
+    hashing = csr_matrix(
+        (signs, places, np.arange(n_features + 1)), shape=(n_features, HASHED_WIDTH)
+    )
+    sums = labels.T @ (features @ hashing).toarray()
+    length = np.linalg.norm(sums, axis=1, keepdims=True)
+    means: NDArray[np.float32] = sums / np.maximum(length, 1e-12)
+    return means
+
+
+def cluster_labels(means: NDArray[np.float32], *, size: int, seed: int) -> list[NDArray[np.int64]]:
+    """Divide labels into clusters of at most `size`, whose sizes differ by little.
+
+    Args:
+        means: (L, d) a vector per label.
+        size: The most labels a cluster may have.
+        seed: Of the first centres.
+
+    Returns:
+        The labels of each cluster, sorted.
+    """
+    rng = np.random.default_rng(seed)
+    pending, finished = [np.arange(len(means))], []
+    while pending:
+        labels = pending.pop()
+        if len(labels) <= size:
+            finished.append(np.sort(labels))
+        else:
+            pending.extend(_halves(labels, means[labels], rng))
+    return finished
+
+
+def _halves(
+    labels: NDArray[np.int64], means: NDArray[np.float32], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    centres = means[rng.choice(len(labels), 2, replace=False)]
+    half = (len(labels) + 1) // 2
+    order = np.arange(len(labels))
+    for _ in range(ROUNDS):
+        order = np.argsort(means @ (centres[1] - centres[0]), kind="stable")
+        centres = np.stack([means[order[:half]].mean(axis=0), means[order[half:]].mean(axis=0)])
+    return labels[order[:half]], labels[order[half:]]

@@ -1,0 +1,193 @@
+"""A linear model on TF-IDF features: trained in minutes on a CPU, explained by its weights.
+
+- Features: words and pairs of neighbouring words, of the text and of its first line (`vectoriser`).
+- One linear scorer per label, trained with squared hinge on the texts a label could be confused on
+  (`training`, `solver`); scores are log-odds, calibrated on held-out training texts.
+- Labels without a training text are scored too: by their names where `name_weight` says so, below
+  every other label otherwise.
+- The weights are sparse; they are the explanation (`explain`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.config import SparseConfig
+from glocal.data.corpus import Corpus
+from glocal.errors import DataError
+from glocal.labels.space import LabelSpace
+from glocal.sparse.calibration import fit_scaling
+from glocal.sparse.explain import Contribution, contributions
+from glocal.sparse.scoring import LinearScorer, scores_at, top_labels
+from glocal.sparse.store import read_model, write_model
+from glocal.sparse.threads import n_threads
+from glocal.sparse.training import LinearTrainer
+from glocal.sparse.vectoriser import Vectoriser
+
+__all__ = ["SparseModel"]
+
+Progress = Callable[[str, int, int], None]
+
+
+class SparseModel:
+    """TF-IDF features and one linear scorer per label.
+
+    Args:
+        vectoriser: Turns texts into features.
+        scorer: Gives log-odds of labels.
+        config: The settings it was trained with.
+    """
+
+    def __init__(self, vectoriser: Vectoriser, scorer: LinearScorer, config: SparseConfig) -> None:
+        self.vectoriser, self.scorer, self.config = vectoriser, scorer, config
+
+    @classmethod
+    def fit(
+        cls,
+        train: Corpus,
+        labels: LabelSpace,
+        config: SparseConfig | None = None,
+        *,
+        seed: int = 0,
+        threads: int = 0,
+        progress: Progress | None = None,
+    ) -> SparseModel:
+        """Train a model.
+
+        Args:
+            train: The training texts with their labels.
+            labels: The labels to score, in the order of the model's columns.
+            config: The settings.
+            seed: Of everything random.
+            threads: How many to use, 0 for as many cores as there are; the result is the same.
+            progress: Called with what is done, how much of it, and how much there is.
+
+        Raises:
+            DataError: No text has a word that is a feature.
+        """
+        config = config or SparseConfig()
+        threads = n_threads(threads)
+        vectoriser, features = Vectoriser.fit(train, config, threads=threads, progress=progress)
+        if not features.nnz:
+            raise DataError(
+                f"none of the {len(train)} texts has a word that is in {config.min_words} of them; "
+                "lower sparse.min_words or add texts",
+                path=train.source,
+            )
+        trainer = LinearTrainer(
+            features,
+            labels.encode(train)[:, : len(labels)],
+            config,
+            names=_name_features(vectoriser, labels, config),
+            seed=seed,
+            threads=threads,
+            progress=progress,
+        )
+        scorer = trainer.fit()
+        slope, shift = fit_scaling(trainer.held_out_margins())
+        scorer.weights.data *= np.float32(slope)
+        scaled = LinearScorer(scorer.weights, np.float32(slope) * scorer.biases + np.float32(shift))
+        return cls(vectoriser, scaled, config)
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels are scored."""
+        return self.scorer.n_labels
+
+    def topk(
+        self,
+        texts: Sequence[str],
+        k: int,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
+        threads: int = 1,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The likeliest labels of each text.
+
+        Args:
+            texts: The texts.
+            k: How many labels.
+            allowed: (L,) or (n, L) which labels may come; all by default.
+            threads: How many to use, 0 for as many cores as there are.
+
+        Returns:
+            Labels (n, k) int64, likeliest first, equal ones by index, -1 where fewer are allowed;
+            their probabilities (n, k) float32, 0 there.
+        """
+        threads = n_threads(threads)
+        features = self.vectoriser.transform(texts, threads=threads)
+        indices, logits = top_labels(self.scorer, features, k, allowed=allowed, threads=threads)
+        return indices, _probability(logits)
+
+    def score(
+        self, texts: Sequence[str], candidates: NDArray[np.int64], *, threads: int = 1
+    ) -> NDArray[np.float32]:
+        """The probabilities of given labels.
+
+        Args:
+            texts: The texts.
+            candidates: (n, m) labels of each text, -1 for none.
+            threads: How many to use, 0 for as many cores as there are.
+
+        Returns:
+            (n, m) float32, the same numbers as `topk` gives, 0 where there is no candidate.
+        """
+        threads = n_threads(threads)
+        features = self.vectoriser.transform(texts, threads=threads)
+        candidates = np.asarray(candidates, dtype=np.int64)
+        return _probability(scores_at(self.scorer, features, candidates, threads=threads))
+
+    def logit(self, text: str, label: int) -> float:
+        """The log-odds of one label."""
+        features = self.vectoriser.transform([text])
+        return float(scores_at(self.scorer, features, np.array([[label]]))[0, 0])
+
+    def explain(self, text: str, label: int) -> list[Contribution]:
+        """What speaks for a label and against it.
+
+        Args:
+            text: The text.
+            label: The label's index.
+
+        Returns:
+            The words and pairs with a weight, the strongest first. Their weights and `bias(label)`
+            sum to `logit(text, label)`.
+        """
+        weights = self.scorer.weights[:, [label]].toarray().ravel()
+        return contributions(self.vectoriser, weights, text)
+
+    def bias(self, label: int) -> float:
+        """The log-odds of a label in a text without any known word."""
+        return float(self.scorer.biases[label])
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a folder of its own, atomically."""
+        write_model(folder, self.vectoriser, self.scorer, self.config)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> SparseModel:
+        """Read a model written by `save`; its weights stay on disk until they are used.
+
+        Raises:
+            ModelError: The folder is not such a model, or is damaged.
+        """
+        return cls(*read_model(folder))
+
+
+def _name_features(vectoriser: Vectoriser, labels: LabelSpace, config: SparseConfig) -> Any:
+    """(F, L) features of the labels' names, None where they do not count."""
+    if not config.name_weight:
+        return None
+    return vectoriser.transform(labels.names).T.tocsc()
+
+
+def _probability(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    # Two forms, so that neither end overflows; −inf, the mark of an empty place, becomes 0.
+    small = np.exp(-np.abs(logits))
+    probability: NDArray[np.float32] = np.where(logits >= 0, 1 / (1 + small), small / (1 + small))
+    return probability

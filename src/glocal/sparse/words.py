@@ -1,0 +1,89 @@
+"""Texts into words, by Arrow's compiled string functions.
+
+- A word is a run of letters, digits and combining marks of any script; case does not matter. Words
+  longer than `MAX_CHARACTERS` (base64, tables glued together) count as none.
+- A batch of texts becomes word numbers in the batch's own dictionary: only distinct words ever
+  become Python strings.
+- `word_spans` cuts one text the same way and keeps the places, for explanations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+__all__ = ["WordBatch", "first_lines", "split_words", "word_spans"]
+
+SEPARATORS = r"[^\pL\pN\pM]+"
+MAX_CHARACTERS = 64
+# A record without line breaks is all title; beyond this many characters it hardly is one.
+TITLE_CHARACTERS = 400
+
+
+@dataclass(frozen=True)
+class WordBatch:
+    """The words of some texts.
+
+    Attributes:
+        lengths: (texts,) how many words each text has.
+        codes: (words of all texts,) the position of each in `words`.
+        words: The distinct words, lower-cased, in the order they were met.
+    """
+
+    lengths: NDArray[np.int64]
+    codes: NDArray[np.int32]
+    words: list[str]
+
+
+def split_words(texts: Sequence[str] | pa.Array) -> WordBatch:
+    """Cut texts into words."""
+    array = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
+    pieces = pc.split_pattern_regex(array, SEPARATORS)
+    encoded = pc.list_flatten(pieces).dictionary_encode()
+    # "The" and "the" are two pieces and one word; separators at either end leave an empty piece.
+    distinct: dict[str, int] = {}
+    lowered = pc.utf8_lower(encoded.dictionary).to_pylist()
+    position = np.array(
+        [distinct.setdefault(w, len(distinct)) if _is_word(w) else -1 for w in lowered],
+        dtype=np.int32,
+    )
+    codes = position[encoded.indices.to_numpy(zero_copy_only=False)]
+    n_pieces = pc.list_value_length(pieces).to_numpy(zero_copy_only=False)
+    bounds = np.concatenate([[0], np.cumsum(n_pieces)])
+    kept = np.concatenate([[0], np.cumsum(codes >= 0)])
+    return WordBatch(np.diff(kept[bounds]), codes[codes >= 0], list(distinct))
+
+
+def _is_word(piece: str) -> bool:
+    return 0 < len(piece) <= MAX_CHARACTERS
+
+
+def first_lines(texts: Sequence[str] | pa.Array) -> pa.Array:
+    """The first line of each text, which in a library record or a law is its title."""
+    array = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
+    # Cut before the line break is looked for: a long text is not searched to its end.
+    heads = pc.utf8_slice_codeunits(array, 0, TITLE_CHARACTERS)
+    return pc.list_element(pc.split_pattern(heads, "\n", max_splits=1), 0)
+
+
+def word_spans(text: str) -> list[tuple[str, int, int]]:
+    """The words of one text, lower-cased, each with its first and last character's place.
+
+    Returns:
+        (word, start, stop) in the order of the text, `text[start:stop]` being the word as written.
+    """
+    pieces = pc.list_flatten(pc.split_pattern_regex(pa.array([text]), SEPARATORS))
+    spans, place = [], 0
+    for written, word in zip(pieces.to_pylist(), pc.utf8_lower(pieces).to_pylist(), strict=True):
+        if not written:
+            continue
+        start = text.index(written, place)
+        place = start + len(written)
+        if _is_word(word):
+            spans.append((word, start, place))
+    return spans

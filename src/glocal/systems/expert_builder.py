@@ -1,0 +1,73 @@
+"""From an expert's name in a recipe to the expert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from glocal.config import Recipe
+from glocal.experts.base import Expert
+from glocal.experts.document import DocumentExpert
+from glocal.experts.label_attention import LabelAttentionExpert
+from glocal.experts.parse import SPARSE_EXPERT, TEACHER, ExpertSpec
+from glocal.experts.reader import ReaderExpert
+from glocal.experts.sparse import SparseExpert
+from glocal.experts.teacher import TeacherExpert
+from glocal.heads.aplc import APLC
+from glocal.heads.clusters import label_clusters
+from glocal.systems.aplc_xlnet import build_aplc
+from glocal.systems.base import LabelStatistics
+
+__all__ = ["ExpertBuilder"]
+
+
+class ExpertBuilder:
+    """Builds the experts of a recipe, one by one.
+
+    Args:
+        recipe: The settings.
+        hidden_size: Width of the encoder.
+        bias: Initial label biases, (L,).
+        statistics: Of the training labels, and the teacher's label vectors.
+    """
+
+    def __init__(
+        self, recipe: Recipe, hidden_size: int, bias: Tensor, statistics: LabelStatistics
+    ) -> None:
+        self.recipe, self.bias, self.statistics = recipe, bias, statistics
+        self.common: dict[str, Any] = {
+            "hidden_size": hidden_size,
+            "n_labels": len(bias),
+            "bias": bias,
+            "dropout": recipe.encoder.dropout,
+        }
+
+    def __call__(self, spec: ExpertSpec) -> Expert:
+        """The expert of a name."""
+        recipe, common = self.recipe, {"name": spec.name, **self.common}
+        if spec.kind == TEACHER:
+            return TeacherExpert(name=spec.name, bias=self.bias)
+        if spec.kind == SPARSE_EXPERT:
+            return SparseExpert(name=spec.name, n_labels=len(self.bias))
+        if spec.kind == "A":
+            return LabelAttentionExpert(recipe.attention, layer=spec.layers[0], **common)
+        common |= {"clusters": self._clusters(), "skip_tails": recipe.aplc.skip_tails}
+        if spec.kind == "D":
+            return DocumentExpert(recipe.document, layers=spec.layers, **common)
+        return ReaderExpert(
+            recipe.reader,
+            recipe.document,
+            layer=spec.layers[0],
+            label_vectors=self.statistics.teacher_vectors,
+            **common,
+        )
+
+    def _clusters(self) -> Callable[[int], APLC] | None:
+        """Builds the output layer for a width; None where it is flat."""
+        config = self.recipe.aplc
+        if self.recipe.document.head != "aplc":
+            return None
+        clusters = label_clusters(self.statistics.counts, config.partition)
+        return lambda width: build_aplc(config, clusters, width, self.statistics)

@@ -1,0 +1,122 @@
+"""Scores on dev: during a run, and the last ones, with the experts' weights and the temperature."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from glocal.config import Recipe
+from glocal.data.corpus import Corpus
+from glocal.data.tokens import TokenStore, tokenise
+from glocal.errors import DataError
+from glocal.labels.space import LabelSpace
+from glocal.predict.calibration import fit_temperature_to
+from glocal.predict.combining import Pool, fit_weights
+from glocal.predict.documents import score_documents
+from glocal.predict.evaluation import evaluate_predictions, metric_value
+from glocal.predict.pool import distinct_labels
+from glocal.predict.predictions import Predictions
+from glocal.systems.base import COMBINED, System
+from glocal.systems.combination import Combination
+from glocal.train.engine import Engine
+from glocal.train.loop import TrainingData
+
+__all__ = ["DevEvaluator"]
+
+_DEV_K = 20  # labels per dev document looked at for metrics, weights and the temperature
+_REPORTED = ("P@1", "P@3", "P@5", "nDCG@5")
+
+
+class DevEvaluator:
+    """Scores on dev, shared out among the processes."""
+
+    def __init__(
+        self,
+        system: System,
+        data: TrainingData,
+        engine: Engine,
+        recipe: Recipe,
+        labels: LabelSpace,
+        dev: Corpus,
+        extra: Mapping[str, np.ndarray],
+    ) -> None:
+        self.system, self.engine, self.recipe, self.labels = system, engine, recipe, labels
+        self.tokenizer, self.extra = data.tokenizer, extra
+        self.tokens: TokenStore = tokenise(
+            dev, data.tokenizer, max_length=recipe.encoder.max_length
+        )
+        self.gold = labels.encode(dev)
+        if not self.gold.nnz:
+            raise DataError(
+                f"none of the {len(dev)} dev texts has labels, so no weights can be chosen by it; "
+                "check its labels column, or train without it",
+                path=dev.source,
+            )
+
+    def predictions(
+        self, *, exact: bool = False, candidates: np.ndarray | None = None
+    ) -> dict[str, Predictions]:
+        """Top labels of every dev document, the same in every process; `exact` in fp32."""
+        engine = self.engine
+        per_expert = len(self.system.expert_names) > 1
+        mine = np.arange(engine.rank, len(self.tokens), engine.world)
+        found = score_documents(
+            self.system,
+            self.tokens,
+            self.tokenizer,
+            k=_DEV_K if candidates is None else candidates.shape[1],
+            candidates=candidates,
+            batch_size=2 * self.recipe.train.batch_size,
+            positions=mine,
+            per_expert=per_expert,
+            extra=self.extra,
+            autocast=contextlib.nullcontext if exact else engine.autocast,
+        )
+        if engine.world == 1:
+            return found
+        pieces = engine.gather([(mine, found)])
+        order = np.argsort(np.concatenate([positions for positions, _ in pieces]))
+        return {
+            name: Predictions.concat([piece[name] for _, piece in pieces]).take(order)
+            for name in found
+        }
+
+    def __call__(self) -> dict[str, dict[str, float]]:
+        """Scores by part and metric."""
+        return self._scores(self.predictions())
+
+    def _scores(self, found: Mapping[str, Predictions]) -> dict[str, dict[str, float]]:
+        names = dict.fromkeys([*_REPORTED, self.recipe.train.metric])
+        return {
+            part: {name: self._value(name, predictions) for name in names}
+            for part, predictions in found.items()
+        }
+
+    def _value(self, name: str, predictions: Predictions) -> float:
+        counts, n_train = self.labels.counts, self.labels.n_documents
+        return metric_value(name, predictions, self.gold, counts=counts, n_train=n_train)
+
+    def final(self) -> tuple[dict[str, Any], float]:
+        """Scores and full report of the chosen model, its experts' weights fitted; temperature."""
+        found = self.predictions(exact=True)
+        if self.recipe.combine == "weights" and len(self.system.expert_names) > 1:
+            found[COMBINED] = self._combine(found)
+        temperature = fit_temperature_to(found["combined"], self.gold)
+        report = evaluate_predictions(
+            found, self.gold, counts=self.labels.counts, n_train=self.labels.n_documents
+        )
+        return {"dev": self._scores(found), "dev_report": report.to_dict()}, temperature
+
+    def _combine(self, found: Mapping[str, Predictions]) -> Predictions:
+        """Learn what each expert's word is worth; what they come to together."""
+        names = self.system.expert_names
+        pooled = distinct_labels(np.concatenate([found[n].indices for n in names], axis=1))
+        pool = Pool(pooled, self.predictions(exact=True, candidates=pooled), names)
+        fitted = fit_weights(pool, self.gold)
+        if fitted is None:
+            return found[COMBINED]
+        self.system.combination = Combination(*fitted)
+        return pool.combined(*fitted, _DEV_K)

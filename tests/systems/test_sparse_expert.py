@@ -1,0 +1,130 @@
+"""The sparse model as an expert: its scores, its part in the combination, a model of it alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from glocal.encoders.encoder import Features
+from glocal.errors import ConfigError
+from glocal.experts.scattered import look_up, spread
+from glocal.experts.sparse import SPARSE, SPARSE_ODDS, SparseExpert
+from glocal.labels.space import LabelSpace
+from glocal.predict.predictor import Predictor
+from glocal.sparse.model import SparseModel
+from glocal.systems.companions import SparseCompanion
+from tests.tiny import tiny_corpus, tiny_recipe
+from tests.train.runs import train
+
+TRAIN, DEV = tiny_corpus(), tiny_corpus(24, seed=1)
+SPARSE_TEXTS = ("sparse.min_words=1", "sparse.min_pairs=1")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+
+
+def alone(*overrides):
+    return tiny_recipe("fast", "encoder.name=none", *SPARSE_TEXTS, *overrides)
+
+
+def dense_odds(known, odds, n_labels):
+    """Row by row: the log-odds given, and elsewhere the lowest of them."""
+    table = np.repeat(odds.min(1, keepdims=True), n_labels, axis=1)
+    for row, (labels, values) in enumerate(zip(known, odds, strict=True)):
+        for label, value in zip(labels, values, strict=True):
+            if label >= 0:
+                table[row, label] = value
+    return table
+
+
+def test_log_odds_at_any_labels():
+    known = np.array([[4, 1, -1], [0, 5, 3]])
+    odds = np.array([[2.0, 0.5, -3.0], [1.0, -1.0, -2.0]], dtype=np.float32)
+    expected = dense_odds(known, odds, 6)
+    expert = SparseExpert(name="S", n_labels=6)
+    extra = {SPARSE: torch.from_numpy(known), SPARSE_ODDS: torch.from_numpy(odds)}
+    state = expert.prepare(Features({}, None, extra=extra))
+    for chunk in (slice(0, 6), slice(2, 5), slice(5, 6)):
+        assert np.allclose(expert.logits(state, chunk).numpy(), expected[:, chunk])
+    candidates = torch.tensor([[0, 4], [3, 5]])
+    found = expert.logits(state, candidates).numpy()
+    assert np.allclose(found, np.take_along_axis(expected, candidates.numpy(), axis=1))
+
+
+def test_spread_and_look_up_agree():
+    random = np.random.default_rng(0)
+    known = torch.from_numpy(np.stack([random.permutation(9)[:4] for _ in range(5)]))
+    known[:, 3] = -1
+    values = torch.randn(5, 4)
+    labels = torch.arange(9)
+    inside, found = spread(known, values, labels)
+    again, looked = look_up(known, values, labels.expand(5, -1))
+    assert torch.equal(inside, again)
+    assert torch.allclose(found * inside, looked * again)
+    assert not found[~inside].any()
+
+
+def test_rows_are_the_models_best_labels():
+    labels = LabelSpace.build(TRAIN)
+    recipe = alone()
+    companion = SparseCompanion(SparseModel.fit(TRAIN, labels, recipe.sparse))
+    rows = companion.rows(DEV)
+    best, probabilities = companion.model.topk(DEV.texts(), rows[SPARSE].shape[1])
+    assert np.array_equal(rows[SPARSE], best)
+    assert np.allclose(1 / (1 + np.exp(-rows[SPARSE_ODDS])), probabilities, atol=1e-6)
+    few = companion.rows_of(DEV.texts()[:3])
+    assert np.array_equal(few[SPARSE], rows[SPARSE][:3])
+
+
+def test_a_model_of_it_alone_needs_no_encoder(tmp_path):
+    train(alone(), tmp_path / "m", corpus=TRAIN, dev=DEV)
+    assert not (tmp_path / "m" / "tokenizer.json").exists()
+    predictor = Predictor.load(tmp_path / "m", device="cpu")
+    found = predictor.predict(DEV.texts(), k=3, calibrated=False)["combined"]
+    model = predictor.companions.sparse.model
+    best, probabilities = model.topk(DEV.texts(), 3)
+    assert np.array_equal(found.indices, best)
+    assert np.allclose(found.scores, probabilities, atol=1e-6)
+    (tag, *_) = predictor.explain(DEV.texts()[0], k=2)
+    assert tag.weighed
+    span = tag.weighed[0]
+    assert DEV.texts()[0][span.start : span.end] == span.text
+    assert span.weight > 0
+
+
+@pytest.mark.parametrize("mode", ["full", "shortlist"])
+def test_it_joins_the_other_experts(tmp_path, mode):
+    recipe = tiny_recipe(
+        "balanced", *SPARSE_TEXTS, f"candidates.mode={mode}", "candidates.predict=4"
+    )
+    result = train(recipe, tmp_path / "m", corpus=TRAIN, dev=DEV)
+    predictor = Predictor.load(tmp_path / "m", device="cpu")
+    assert set(predictor.system.combination.weights) == {"D-last", "A-1", "S"}
+    assert set(result.metrics["dev"]) == {"combined", "D-last", "A-1", "S"}
+    found = predictor.predict(DEV.texts(), k=4, per_expert=True)
+    for part in found.values():
+        for row in part.indices:
+            assert len(set(row.tolist())) == len(row)
+    own = predictor.predict(DEV.texts(), k=4, candidates=found["combined"].indices)["combined"]
+    assert np.array_equal(own.indices, found["combined"].indices)
+
+
+def test_the_sparse_model_is_fitted_once_for_all_seeds(tmp_path, monkeypatch):
+    fitted = []
+    original = SparseModel.fit.__func__
+    monkeypatch.setattr(
+        SparseModel, "fit", classmethod(lambda *a, **k: fitted.append(1) or original(*a, **k))
+    )
+    train(alone(), tmp_path / "a", corpus=TRAIN)
+    train(alone(), tmp_path / "b", corpus=TRAIN)
+    assert len(fitted) == 1
+
+
+def test_other_experts_need_an_encoder(tmp_path):
+    with pytest.raises(ConfigError, match="layer 1 does not exist"):
+        train(
+            tiny_recipe("fast", "encoder.name=none", 'experts=["S", "A-1"]'),
+            tmp_path / "m",
+            corpus=TRAIN,
+        )
