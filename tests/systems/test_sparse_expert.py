@@ -12,7 +12,8 @@ from glocal.labels.space import LabelSpace
 from glocal.predict.predictor import Predictor
 from glocal.sparse.model import SparseModel
 from glocal.systems.companions import SparseCompanion
-from tests.tiny import tiny_corpus, tiny_recipe
+from glocal.systems.registry import build_system
+from tests.tiny import taught, tiny_corpus, tiny_recipe
 from tests.train.runs import train
 
 TRAIN, DEV = tiny_corpus(), tiny_corpus(24, seed=1)
@@ -108,6 +109,19 @@ def test_it_joins_the_other_experts(tmp_path, mode):
             assert len(set(row.tolist())) == len(row)
     own = predictor.predict(DEV.texts(), k=4, candidates=found["combined"].indices)["combined"]
     assert np.array_equal(own.indices, found["combined"].indices)
+
+
+def test_shortlists_hold_what_only_another_expert_knows():
+    recipe = tiny_recipe("balanced", "candidates.mode=shortlist", "candidates.predict=2")
+    labels = LabelSpace.build(TRAIN)
+    statistics, vectors, _ = taught(recipe, TRAIN, labels)
+    system, _ = build_system(recipe, statistics, vectors=vectors)
+    proposed = torch.tensor([[3, 1], [0, 2]])
+    states = {"S": (torch.tensor([[1, 4, 5], [6, 0, -1]]), torch.zeros(2, 3))}
+    states |= {"D-last": (), "A-1": ()}
+    found = system._with_suggestions(proposed, states).tolist()
+    assert [sorted(set(row) - {-1}) for row in found] == [[1, 3, 4], [0, 2, 6]]
+    assert all(len(set(row) - {-1}) == len([x for x in row if x >= 0]) for row in found)
 
 
 def test_the_sparse_model_is_fitted_once_for_all_seeds(tmp_path, monkeypatch):

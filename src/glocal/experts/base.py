@@ -64,6 +64,10 @@ class Expert(nn.Module, ABC):
         """The loss of an expert whose label rows cannot be scored one by one, summed."""
         raise NotImplementedError
 
+    def suggestions(self, state: State) -> Tensor | None:
+        """Labels it puts forward by itself, (B, S), best first; None where it does not."""
+        return None
+
     def logits(self, state: State, labels: slice | Tensor) -> Tensor:
         """Logits of a slice of labels, or of candidate ids (B, C)."""
         return self.score(state, tuple(tensor[labels] for tensor in self.label_tensors()))

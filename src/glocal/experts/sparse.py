@@ -53,6 +53,10 @@ class SparseExpert(Expert):
         inside, own = (spread if labels.dim() == 1 else look_up)(best, odds, labels)
         return torch.where(inside, own, odds.min(1, keepdim=True).values)
 
+    def suggestions(self, state: State) -> Tensor | None:
+        """Its best labels."""
+        return state[0]
+
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """None."""
         return {}

@@ -70,6 +70,10 @@ class TeacherExpert(Expert):
             inside, own = look_up(scope, own, labels)
         return torch.where(inside, own + share * bias, background + bias)
 
+    def suggestions(self, state: State) -> Tensor | None:
+        """The scope; parents outside the label space are among it."""
+        return state[0]
+
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """The biases apart from the numbers."""
         return {"classifier": present(self.bias), "mlp": [self.numbers]}

@@ -97,12 +97,7 @@ class Vectoriser:
             _read_words(corpus, builders, threads=threads, progress=progress)
             parts, counted = [], []
             for name, builder in builders.items():
-                vocabulary, features = builder.build(
-                    pairs=config.pairs,
-                    min_words=config.min_words,
-                    min_pairs=config.min_pairs,
-                    threads=threads,
-                )
+                vocabulary, features = builder.build(config, threads=threads)
                 parts.append(Part(name, weights[name], vocabulary))
                 counted.append(_counter(vocabulary, features, spools[name], threads))
             vectoriser = cls(parts)

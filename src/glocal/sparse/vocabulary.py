@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.config import SparseConfig
 from glocal.sparse.spool import WordSpool
 from glocal.sparse.threads import ordered_map
 from glocal.sparse.words import WordBatch
@@ -24,6 +25,7 @@ from glocal.sparse.words import WordBatch
 __all__ = ["Counts", "Vocabulary", "VocabularyBuilder"]
 
 MERGE_PAIRS = 8_000_000
+FREQUENT_TEXTS = 1000
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Vocabulary:
     Args:
         words: The words, sorted; word i is feature i.
         pairs: Sorted, `first · n_words + second`; pair j is feature `n_words + j`.
-        idf: (features,) float32, ln((1 + n) / (1 + texts with the feature)) + 1.
+        idf: (features,) float32, ln((1 + n) / (1 + texts with the feature)) + 1; 0 for a word that
+            is too frequent to count by itself and only serves pairs.
     """
 
     words: list[str] = field(repr=False)
@@ -89,7 +92,7 @@ class Vocabulary:
         pairs[documents[1:] != documents[:-1]] = -1
         rows = np.concatenate([documents, documents[1:]])
         columns = np.concatenate([ids.astype(np.int64), pairs])
-        known = columns >= 0
+        known = (columns >= 0) & (self.idf[columns] > 0)
         cells, counts = np.unique(rows[known] * len(self) + columns[known], return_counts=True)
         per_text = np.bincount(cells // max(1, len(self)), minlength=len(lengths))
         return Counts(
@@ -128,30 +131,33 @@ class VocabularyBuilder:
         self._n_documents += len(batch.lengths)
         self._spool.add(batch.lengths, numbers[batch.codes])
 
-    def build(
-        self, *, pairs: bool, min_words: int, min_pairs: int, threads: int
-    ) -> tuple[Vocabulary, NDArray[np.int32]]:
+    def build(self, config: SparseConfig, *, threads: int) -> tuple[Vocabulary, NDArray[np.int32]]:
         """Choose the features.
 
         Args:
-            pairs: Whether two neighbouring words are a feature too.
-            min_words: In how many texts a word must be.
-            min_pairs: In how many texts a pair must be.
+            config: In how few and in how many texts words and pairs may be.
             threads: How many to count with.
 
         Returns:
             The vocabulary, and for each word number of the spool its feature, -1 for none.
         """
         words = list(self._ids)
-        kept = np.flatnonzero(self._texts[: len(words)] >= min_words)
+        kept = np.flatnonzero(self._texts[: len(words)] >= config.min_words)
         kept = kept[np.argsort(np.array([words[i] for i in kept], dtype=object), kind="stable")]
         features = np.full(len(words), -1, dtype=np.int32)
         features[kept] = np.arange(len(kept), dtype=np.int32)
-        keys, texts = self._count_pairs(features, len(kept), threads) if pairs else _no_pairs()
-        often = texts >= min_pairs
-        texts_with = np.concatenate([self._texts[kept], texts[often]])
-        idf = np.log((1 + self._n_documents) / (1 + texts_with)) + 1
-        return Vocabulary([words[i] for i in kept], keys[often], idf.astype(np.float32)), features
+        keys, texts = _no_pairs()
+        if config.pairs:
+            keys, texts = self._count_pairs(features, len(kept), threads)
+            usual = (texts >= config.min_pairs) & (texts <= self._most_texts(config.max_pairs))
+            keys, texts = keys[usual], texts[usual]
+        idf = np.log((1 + self._n_documents) / (1 + np.concatenate([self._texts[kept], texts]))) + 1
+        idf[: len(kept)][self._texts[kept] > self._most_texts(config.max_words)] = 0
+        return Vocabulary([words[i] for i in kept], keys, idf.astype(np.float32)), features
+
+    def _most_texts(self, share: float) -> float:
+        # In a small corpus a word of many texts may well be the one that tells a label.
+        return max(FREQUENT_TEXTS, share * self._n_documents)
 
     def _count_pairs(
         self, features: NDArray[np.int32], n_words: int, threads: int

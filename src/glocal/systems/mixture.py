@@ -26,7 +26,6 @@ from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.experts.label_means import LabelMeans
 from glocal.experts.parse import ExpertSpec
-from glocal.experts.sparse import SparseExpert
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
@@ -280,7 +279,7 @@ class ExpertMixture(System):
         if not self.shortlists:
             return self._topk_full(batch, states, k, allowed, per_expert=per_expert)
         proposed = self._propose(batch, states, max(k, self.recipe.candidates.predict), allowed)
-        proposed = self._with_sparse(proposed, states)
+        proposed = self._with_suggestions(proposed, states)
         return self._rescore(states, proposed, k, allowed, per_expert=per_expert)
 
     def _topk_full(
@@ -320,18 +319,17 @@ class ExpertMixture(System):
             best.update(torch.sigmoid(logits.float()), labels, allowed)
         return best.result().indices
 
-    def _with_sparse(self, proposed: Tensor, states: dict[str, State]) -> Tensor:
-        """The sparse expert's best labels put forward too, each label once."""
-        for expert in self._experts():
-            if isinstance(expert, SparseExpert):
-                best = states[expert.name][0]
-                assert best is not None
-                count = self.recipe.candidates.predict
-                labels = torch.cat([proposed, best[:, :count].to(proposed)], 1).sort(1).values
-                again = labels[:, 1:] == labels[:, :-1]
-                labels[:, 1:] = labels[:, 1:].masked_fill(again, -1)
-                return labels
-        return proposed
+    def _with_suggestions(self, proposed: Tensor, states: dict[str, State]) -> Tensor:
+        """What the other experts put forward too, each label once, −1 for none."""
+        others = [expert.suggestions(states[expert.name]) for expert in self._experts()]
+        count = self.recipe.candidates.predict
+        found = [labels[:, :count].to(proposed) for labels in others if labels is not None]
+        if not found:
+            return proposed
+        pooled = torch.cat([proposed, *found], 1)
+        pooled = pooled.masked_fill(pooled >= self.n_labels, -1).sort(1).values
+        again = pooled[:, 1:] == pooled[:, :-1]
+        return torch.cat([pooled[:, :1], pooled[:, 1:].masked_fill(again, -1)], 1)
 
     def _rescore(
         self,
