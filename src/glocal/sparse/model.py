@@ -32,6 +32,7 @@ from glocal.sparse.vectoriser import Vectoriser
 __all__ = ["SparseModel"]
 
 Progress = Callable[[str, int, int], None]
+_LARGEST_LOGIT = np.float32(16)
 
 
 class SparseModel:
@@ -187,7 +188,7 @@ def _name_features(vectoriser: Vectoriser, labels: LabelSpace, config: SparseCon
 
 
 def _probability(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    # Two forms, so that neither end overflows; −inf, the mark of an empty place, becomes 0.
-    small = np.exp(-np.abs(logits))
+    # Cut where float32 would round to one; −inf, the mark of an empty place, becomes 0.
+    small = np.exp(-np.abs(np.minimum(logits, _LARGEST_LOGIT)))
     probability: NDArray[np.float32] = np.where(logits >= 0, 1 / (1 + small), small / (1 + small))
     return probability

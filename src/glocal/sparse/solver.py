@@ -31,7 +31,7 @@ Floats = NDArray[np.float32]
 
 START_BIAS = -1.0
 _LINE_STEPS = 3
-_TINY = 1e-30
+_TINY = np.float32(1e-30)
 # A label whose squared gradient has shrunk this far is done: what is left is rounding.
 _CONVERGED = 1e-7
 # Features whose part of a product is computed at a time: with 64 labels one megabyte.
@@ -131,69 +131,76 @@ def solve_block(
     return state.coefficients, bias - state.mean_score()
 
 
-class _Descent:
-    """Where the coefficients are and where they go, with its scores.
+@dataclass(frozen=True)
+class _Gradient:
+    """The gradient of the loss at some point: coefficients of texts, biases, squared length."""
 
-    `_step` are the coefficients a so far, `_gradient` and `_toward` those of the last gradient and
-    direction, `_toward_scores` the direction's centred product with the texts.
+    coefficients: Floats  # (n, k)
+    bias: Floats  # (k,)
+    norm: Floats  # (k,)
+
+
+class _Descent:
+    """Where the coefficients are and where they go.
+
+    `coefficients` are those so far, `_toward` those of the direction, `_toward_scores` its centred
+    product with the texts. `open_labels` says which labels are still away from their minimum.
     """
 
     def __init__(self, products: TextProducts, n_labels: int, cost: float) -> None:
         shape = (products.n_texts, n_labels)
         self._products = products
-        self._step = np.zeros(shape, np.float32)
+        self.coefficients = np.zeros(shape, np.float32)
+        self.open_labels = np.ones(n_labels, dtype=bool)
         # The bias is a feature of value one in every text: scale its direction accordingly.
         self._bias_scale = np.float32(1 / (1 + 2 * cost * products.n_texts))
-        self._gradient: Floats | None = None
-
-    @property
-    def coefficients(self) -> Floats:
-        return self._step
-
-    @property
-    def open_labels(self) -> NDArray[np.bool_]:
-        """Which labels are still away from their minimum."""
-        return self._open
+        self._toward, self._toward_scores = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        self._bias_toward = np.zeros(n_labels, np.float32)
+        self._last: _Gradient | None = None
+        self._first_norm = np.zeros(n_labels, np.float32)
 
     def direction(self, errors: Floats, bias: Floats) -> tuple[Floats, Floats]:
         """The next direction's change of the scores and of the bias; takes over `errors`."""
         bias_gradient = errors.sum(axis=0) + bias
-        gradient = errors
-        gradient += self._step
-        gradient -= gradient.mean(axis=0)
-        scores = self._products.centred(gradient)
+        errors += self.coefficients
+        errors -= errors.mean(axis=0)
+        scores = self._products.centred(errors)
         bias_scaled = bias_gradient * self._bias_scale
-        norm = np.maximum(_dots(gradient, scores) + bias_gradient * bias_scaled, 0)
-        self._first_norm = norm if self._gradient is None else self._first_norm
-        self._open = norm > _CONVERGED * self._first_norm
-        if self._gradient is None:
-            self._toward, self._toward_scores = -gradient, -scores
-            self._bias_toward = -bias_scaled
-        else:
-            overlap = _dots(self._gradient, scores) + self._bias_gradient * bias_scaled
-            # Polak-Ribière, kept between 0 and Fletcher-Reeves: near the minimum, where the
-            # difference is rounding noise, the former alone can grow without bound.
-            keep = np.clip(norm - overlap, 0, norm) / np.maximum(self._norm, _TINY)
-            for old, new in ((self._toward, gradient), (self._toward_scores, scores)):
-                old *= keep
-                old -= new
-            self._bias_toward = keep * self._bias_toward - bias_scaled
-        self._gradient, self._bias_gradient, self._norm = gradient, bias_gradient, norm
+        norm = np.maximum(_dots(errors, scores) + bias_gradient * bias_scaled, 0)
+        gradient = _Gradient(errors, bias_gradient, norm)
+        keep = self._share_kept(gradient, scores, bias_scaled)
+        for old, new in ((self._toward, errors), (self._toward_scores, scores)):
+            old *= keep
+            old -= new
+        self._bias_toward = keep * self._bias_toward - bias_scaled
+        self._last = gradient
         return self._toward_scores, self._bias_toward
+
+    def _share_kept(self, gradient: _Gradient, scores: Floats, bias_scaled: Floats) -> Floats:
+        """How much of the last direction goes into the next one."""
+        if self._last is None:
+            self._first_norm = gradient.norm
+            return np.zeros_like(gradient.norm)
+        self.open_labels = gradient.norm > _CONVERGED * self._first_norm
+        overlap = _dots(self._last.coefficients, scores) + self._last.bias * bias_scaled
+        # Polak-Ribière, kept between 0 and Fletcher-Reeves: near the minimum, where the difference
+        # is rounding noise, the former alone can grow without bound.
+        change = np.clip(gradient.norm - overlap, 0, gradient.norm)
+        return (change / np.maximum(self._last.norm, _TINY)).astype(np.float32)
 
     def quadratic(self, bias: Floats) -> tuple[Floats, Floats]:
         """First and second derivative of the regulariser along the direction."""
-        slope = _dots(self._step, self._toward_scores) + bias * self._bias_toward
+        slope = _dots(self.coefficients, self._toward_scores) + bias * self._bias_toward
         curvature = _dots(self._toward, self._toward_scores) + self._bias_toward**2
         return slope, curvature
 
     def advance(self, length: Floats) -> None:
         """Go that far along the direction."""
-        self._step += length * self._toward
+        self.coefficients += length * self._toward
 
     def mean_score(self) -> Floats:
         """w·μ without w₀: what the bias has to give back when the mean is put back in."""
-        scores: Floats = self._products(self._step).mean(axis=0)
+        scores: Floats = self._products(self.coefficients).mean(axis=0)
         return scores
 
 

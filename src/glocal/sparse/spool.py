@@ -20,8 +20,7 @@ class WordSpool:
     """Batches of word numbers in a temporary file that goes when the spool is closed."""
 
     def __init__(self) -> None:
-        # Buffering is off: whole batches are written and read, at places of our own choosing.
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed by __exit__)
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
         self._lengths: list[NDArray[np.int64]] = []
         self._sizes: list[int] = []
 
@@ -38,9 +37,7 @@ class WordSpool:
 
     def add(self, lengths: NDArray[np.int64], ids: NDArray[np.int32]) -> None:
         """Keep a batch: how many words each of its texts has, and the words of all of them."""
-        content = memoryview(np.ascontiguousarray(ids, dtype=np.int32)).cast("B")
-        while content:
-            content = content[self._file.write(content) :]
+        self._file.write(ids.astype(np.int32).tobytes())
         self._lengths.append(lengths)
         self._sizes.append(len(ids))
 
@@ -49,9 +46,6 @@ class WordSpool:
         place = 0
         for lengths, size in zip(self._lengths, self._sizes, strict=True):
             self._file.seek(4 * place)
-            ids = np.empty(size, dtype=np.int32)
-            content = memoryview(ids).cast("B")
-            while content:
-                content = content[self._file.readinto(content) :]
+            ids = np.frombuffer(self._file.read(4 * size), dtype=np.int32)
             place += size
             yield lengths, ids

@@ -1,0 +1,186 @@
+"""The sparse model beside Omikuji's Bonsai and PECOS one-vs-all: quality and training time.
+
+    python benchmarks/sparse.py DATA --threads 2 --pecos /path/to/other-env/bin/python
+
+DATA is a folder with train, dev and test files (Parquet or JSON lines) and perhaps a labels.jsonl.
+Every system is trained in a process of its own, one after the other. The peers get unigram TF-IDF
+features (sublinear, l2, fitted on train), whose making is timed apart; ours times everything from
+the texts. PECOS wants numpy < 2 and so an environment of its own (`pip install libpecos`); without
+`--pecos` it is left out. Prints a table with ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+SYSTEMS = ("ours", "bonsai", "pecos")
+K = 5
+
+
+def files(folder, split):
+    """The file of a split."""
+    return next(p for p in sorted(Path(folder).glob(f"{split}.*")) if p.suffix != ".tmp")
+
+
+def prepare(args, work):
+    """Write the peers' features and the labels of both splits; return how long it took."""
+    from scipy.sparse import save_npz
+
+    from glocal.config import SparseConfig
+    from glocal.data.readers import read_corpus
+    from glocal.labels.space import LabelSpace
+    from glocal.sparse import Vectoriser
+
+    train, test = (read_corpus(files(args.data, split)) for split in ("train", args.split))
+    labels = LabelSpace.build(train)
+    started = time.perf_counter()
+    config = SparseConfig(pairs=False, title_weight=0.0, min_words=1, max_words=1.0)
+    vectoriser, features = Vectoriser.fit(train, config, threads=args.threads)
+    seconds = time.perf_counter() - started
+    save_npz(work / "x-train.npz", features, compressed=False)
+    save_npz(work / "x-test.npz", vectoriser.transform(test.texts()), compressed=False)
+    save_npz(work / "y-train.npz", labels.encode(train), compressed=False)
+    save_npz(work / "y-test.npz", labels.encode(test), compressed=False)
+    return seconds
+
+
+def load(work, name):
+    """A matrix that `prepare` wrote."""
+    from scipy.sparse import load_npz
+
+    return load_npz(work / f"{name}.npz").tocsr()
+
+
+def ours(args, work):
+    """Train and predict from the texts."""
+    from glocal.config import SparseConfig
+    from glocal.data.label_table import read_label_table
+    from glocal.data.readers import read_corpus
+    from glocal.labels.space import LabelSpace
+    from glocal.sparse import SparseModel
+
+    train, test = (read_corpus(files(args.data, split)) for split in ("train", args.split))
+    table = Path(args.data) / "labels.jsonl"
+    labels = LabelSpace.build(train, table=read_label_table(table) if table.exists() else None)
+    config = SparseConfig(**json.loads(args.config))
+    started = time.perf_counter()
+    model = SparseModel.fit(train, labels, config, threads=args.threads)
+    trained = time.perf_counter()
+    indices, _ = model.topk(test.texts(), K, threads=args.threads)
+    return indices, trained - started, time.perf_counter() - trained
+
+
+def bonsai(args, work):
+    """Omikuji with Bonsai's settings; it predicts one text a call."""
+    import omikuji
+
+    features, labels = load(work, "x-train"), load(work, "y-train")
+    filled = np.flatnonzero(np.diff(features.indptr))  # Omikuji refuses texts without features
+    features, labels = features[filled], labels[filled]
+    path = work / "train.txt"
+    with path.open("w") as out:
+        out.write(f"{features.shape[0]} {features.shape[1]} {labels.shape[1]}\n")
+        for row in range(features.shape[0]):
+            gold = labels.indices[labels.indptr[row] : labels.indptr[row + 1]]
+            span = slice(features.indptr[row], features.indptr[row + 1])
+            cells = zip(features.indices[span], features.data[span], strict=True)
+            out.write(",".join(map(str, gold)) + " ")
+            out.write(" ".join(f"{i}:{v:.6f}" for i, v in cells) + "\n")
+    settings = omikuji.Model.default_hyper_param()
+    settings.cluster_balanced, settings.cluster_k, settings.max_depth = False, 100, 3
+    started = time.perf_counter()
+    model = omikuji.Model.train_on_data(str(path), settings, args.threads)
+    trained = time.perf_counter()
+    test = load(work, "x-test")
+    indices = np.full((test.shape[0], K), -1)
+    for row in range(test.shape[0]):
+        span = slice(test.indptr[row], test.indptr[row + 1])
+        cells = list(zip(test.indices[span].tolist(), test.data[span].tolist(), strict=True))
+        found = model.predict(cells, top_k=K) if cells else []
+        indices[row, : len(found)] = [label for label, _ in found]
+    return indices, trained - started, time.perf_counter() - trained
+
+
+def pecos(args, work):
+    """PECOS, every label against every text."""
+    from pecos.xmc.xlinear.model import XLinearModel
+
+    features, labels = load(work, "x-train"), load(work, "y-train")
+    started = time.perf_counter()
+    model = XLinearModel.train(features, labels, C=None, threads=args.threads)
+    trained = time.perf_counter()
+    found = model.predict(load(work, "x-test"), only_topk=K, threads=args.threads).tocsr()
+    indices = np.full((found.shape[0], K), -1)
+    for row in range(found.shape[0]):
+        span = slice(found.indptr[row], found.indptr[row + 1])
+        best = found.indices[span][np.argsort(-found.data[span])]
+        indices[row, : len(best)] = best
+    return indices, trained - started, time.perf_counter() - trained
+
+
+def measure(args, work):
+    """One system, in this process; prints a line of JSON."""
+    indices, train_seconds, predict_seconds = globals()[args.system](args, work)
+    gold = load(work, "y-test")
+    hits = np.array(
+        [np.isin(r, gold.indices[a:b]) for r, a, b in zip(indices, gold.indptr, gold.indptr[1:])]  # noqa: B905 (runs on PECOS's Python too)
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    precision = [100 * float(hits[:, :k].mean()) for k in (1, 3, 5)]
+    result = {"train": train_seconds, "predict": predict_seconds, "peak": peak, "P": precision}
+    print(json.dumps(result))
+
+
+def in_own_process(args, work, system):
+    """Run one system in its interpreter and return what it measured."""
+    python = args.pecos if system == "pecos" else sys.executable
+    command = [python, __file__, args.data, "--system", system, "--work", str(work)]
+    command += ["--threads", str(args.threads), "--split", args.split, "--config", args.config]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main():
+    """Train all systems in turn and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--split", default="dev", choices=("dev", "test"))
+    parser.add_argument("--pecos", help="the Python of an environment with libpecos")
+    parser.add_argument("--config", default="{}", help="settings of ours, as JSON")
+    parser.add_argument("--skip", nargs="*", default=[], choices=SYSTEMS)
+    parser.add_argument("--system", choices=SYSTEMS, help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.system:
+        measure(args, args.work)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        feature_seconds = prepare(args, work)
+        print(f"{args.split}, {args.threads} threads, load {os.getloadavg()[0]:.1f} at the start; "
+              f"the peers' features took {feature_seconds:.1f} s")  # fmt: skip
+        skipped = {*args.skip, *(() if args.pecos else ("pecos",))}
+        own = None
+        for system in (s for s in SYSTEMS if s not in skipped):
+            found = in_own_process(args, work, system)
+            own = found if system == "ours" else own
+            ratio = f"  ours takes {own['train'] / found['train']:.2f} of it" if own else ""
+            shown = " / ".join(f"{value:.1f}" for value in found["P"])
+            print(f"  {system:8} train {found['train']:7.1f} s  predict {found['predict']:6.1f} s  "
+                  f"peak {found['peak']:5.0f} MB  P@1/3/5 {shown}{ratio}", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glocal.sparse.words import MAX_CHARACTERS, first_lines, split_words, word_spans
+
+
+def words_of(text):
+    batch = split_words([text])
+    return [batch.words[code] for code in batch.codes]
+
+
+def test_words_are_letters_digits_and_marks():
+    assert words_of("Council Regulation (EC) No 1234/97 — Naïve café’s") == [
+        *("council", "regulation", "ec", "no", "1234", "97", "naïve", "café", "s")
+    ]
+
+
+def test_a_batch_keeps_texts_apart():
+    batch = split_words(["a B", "", "...", "b"])
+    assert batch.lengths.tolist() == [2, 0, 0, 1]
+    assert batch.words == ["a", "b"]
+    assert batch.codes.tolist() == [0, 1, 1]
+
+
+def test_nothing_at_all():
+    batch = split_words([])
+    assert batch.lengths.tolist() == []
+    assert batch.codes.tolist() == []
+
+
+def test_overlong_pieces_are_no_words():
+    assert words_of("a " + "x" * (MAX_CHARACTERS + 1) + " b") == ["a", "b"]
+
+
+def test_like_pythons_regular_expressions_on_ascii():
+    text = "The quick-brown fox, no. 7, (jumps) over\n42 lazy_dogs!"
+    assert words_of(text) == re.findall(r"[a-z0-9]+", text.lower())
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=60))
+def test_spans_are_where_the_words_are(text):
+    spans = word_spans(text)
+    assert [word for word, _, _ in spans] == words_of(text)
+    end = 0
+    for word, start, stop in spans:
+        assert end <= start < stop <= len(text)
+        assert words_of(text[start:stop]) == [word]
+        end = stop
+
+
+def test_first_lines():
+    assert first_lines(["A title\nand text", "no break", "", "\nx"]).to_pylist() == [
+        *("A title", "no break", "", "")
+    ]
