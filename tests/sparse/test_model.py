@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from glocal.data.corpus import Corpus
+from glocal.data.label_table import LabelTable
 from glocal.errors import DataError, ModelError, NewerFormatError
 from glocal.labels.space import LabelSpace
 from glocal.sparse import SparseModel
@@ -51,12 +52,35 @@ def test_every_text_for_every_label_when_labels_are_few(train, labels, monkeypat
     assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.95
 
 
+def test_matchers_of_matchers(train, labels):
+    model = SparseModel.fit(train, labels, replace(SMALL, cluster_size=2, beam=1))
+    assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.95
+
+
+def test_labels_without_any_training_text_at_all():
+    train = Corpus.from_texts(["on fish and milk", "on fish and wine"], [[], []])
+    table = LabelTable(["a", "b"], ["fish", "wine trade"])
+    labels = LabelSpace.build(train, table=table, score_unseen=True)
+    model = SparseModel.fit(train, labels, replace(SMALL, min_words=1))
+    indices, scores = model.topk(["fish", "wine"], 2)
+    assert indices.tolist() == [[0, 1], [1, 0]]
+    assert (scores[:, 0] > scores[:, 1]).all()
+
+
 def test_probabilities_are_about_right(model, labels):
     test = corpus(200, seed=2)
     _, scores = model.topk(test.texts(), 12)
     assert ((scores > 0) & (scores < 1)).all()
     n_gold = labels.encode(test).sum()
     assert scores.sum() == pytest.approx(n_gold, rel=0.25)
+
+
+def test_dev_texts_calibrate_in_place_of_training_texts(train, labels, model):
+    dev = corpus(100, seed=7)
+    other = SparseModel.fit(train, labels, SMALL, dev=dev)
+    _, scores = other.topk(dev.texts(), 12)
+    assert scores.sum() == pytest.approx(labels.encode(dev).sum(), rel=0.05)
+    assert other.vectoriser.n_features == model.vectoriser.n_features
 
 
 def test_score_gives_what_topk_gives(model):
@@ -127,6 +151,15 @@ def test_labels_without_training_texts_come_last(train):
     named = SparseModel.fit(train, labels, replace(SMALL, name_weight=2.0))
     with_name = named.score(["common3 common3", "common4"], np.full((2, 1), unseen))
     assert with_name[0, 0] > 10 * with_name[1, 0]
+
+
+def test_numbers_are_no_names():
+    texts = ["regulation 17 of 2004", "regulation 18 of 2004", "on fish 17", "on fish 18"]
+    train = Corpus.from_texts(texts, [["a"], ["a"], ["b"], ["b"]])
+    labels = LabelSpace.build(train, table=LabelTable(["17", "b"], ["17", "b"]), score_unseen=True)
+    model = SparseModel.fit(train, labels)
+    assert "17" in labels.ids
+    assert model.explain("regulation 17", labels.index["17"]) == []
 
 
 def test_an_explanation_sums_up_with_names_too(train):

@@ -177,7 +177,7 @@ class SparseConfig:
     min_words: int = option(2, "training texts a word must be in", at_least=1)
     min_pairs: int = option(3, "training texts a pair of words must be in", at_least=1)
     max_words: float = option(
-        0.5, "share of the training texts a word may be in", above=0, at_most=1
+        0.3, "share of the training texts a word may be in", above=0, at_most=1
     )
     max_pairs: float = option(
         0.1, "share of the training texts a pair may be in", above=0, at_most=1
@@ -186,13 +186,13 @@ class SparseConfig:
         0.5, "of the first line's own features beside the whole text's (0: none)", at_least=0
     )
     name_weight: float = option(
-        0.0, "how far a label's name in the text counts before any training text", at_least=0
+        1.0, "how far a label's name in the text counts before any training text", at_least=0
     )
     cost: float = option(1.0, "of an error beside the size of the weights", above=0)
-    iterations: int = option(16, "of the conjugate gradient solver", at_least=1)
+    iterations: int = option(12, "of the conjugate gradient solver", at_least=1)
     cluster_size: int = option(64, "most labels trained together on shared texts", at_least=2)
     beam: int = option(
-        20, "clusters whose labels are trained against each text that lacks them", at_least=1
+        10, "clusters whose labels are trained against each text that lacks them", at_least=1
     )
     sample: int = option(1000, "random texts every cluster is trained against besides", at_least=0)
     threshold: float = option(0.05, "smaller weights are dropped", at_least=0)

@@ -2,7 +2,7 @@
 
 - Features: words and pairs of neighbouring words, of the text and of its first line (`vectoriser`).
 - One linear scorer per label, trained with squared hinge on the texts a label could be confused on
-  (`training`, `solver`); scores are log-odds, calibrated on held-out training texts.
+  (`training`, `solver`); scores are log-odds, calibrated on texts held out.
 - Labels without a training text are scored too: by their names where `name_weight` says so, below
   every other label otherwise.
 - The weights are sparse; they are the explanation (`explain`).
@@ -10,7 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,16 @@ from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError
 from glocal.labels.space import LabelSpace
-from glocal.sparse.calibration import fit_scaling
+from glocal.sparse.calibration import calibrate, held_out_texts
 from glocal.sparse.explain import Contribution, contributions
 from glocal.sparse.scoring import LinearScorer, scores_at, top_labels
 from glocal.sparse.store import read_model, write_model
-from glocal.sparse.threads import n_threads
+from glocal.sparse.threads import Progress, n_threads
 from glocal.sparse.training import LinearTrainer
 from glocal.sparse.vectoriser import Vectoriser
 
 __all__ = ["SparseModel"]
 
-Progress = Callable[[str, int, int], None]
 _LARGEST_LOGIT = np.float32(16)
 
 
@@ -54,6 +54,7 @@ class SparseModel:
         labels: LabelSpace,
         config: SparseConfig | None = None,
         *,
+        dev: Corpus | None = None,
         seed: int = 0,
         threads: int = 0,
         progress: Progress | None = None,
@@ -64,6 +65,8 @@ class SparseModel:
             train: The training texts with their labels.
             labels: The labels to score, in the order of the model's columns.
             config: The settings.
+            dev: Texts to calibrate the probabilities on; without them some training texts are held
+                out for it.
             seed: Of everything random.
             threads: How many to use, 0 for as many cores as there are; the result is the same.
             progress: Called with what is done, how much of it, and how much there is.
@@ -80,20 +83,23 @@ class SparseModel:
                 "lower sparse.min_words or add texts",
                 path=train.source,
             )
-        trainer = LinearTrainer(
-            features,
-            labels.encode(train)[:, : len(labels)],
+        gold = labels.encode(train)[:, : len(labels)]
+        held = held_out_texts(gold, seed=seed) if dev is None else np.empty(0, dtype=np.int64)
+        kept = np.setdiff1d(np.arange(len(train)), held)
+        scorer = LinearTrainer(
+            features if not len(held) else features[kept],
+            gold if not len(held) else gold[kept],
             config,
             names=_name_features(vectoriser, labels, config),
             seed=seed,
             threads=threads,
             progress=progress,
-        )
-        scorer = trainer.fit()
-        slope, shift = fit_scaling(trainer.held_out_margins())
-        scorer.weights.data *= np.float32(slope)
-        scaled = LinearScorer(scorer.weights, np.float32(slope) * scorer.biases + np.float32(shift))
-        return cls(vectoriser, scaled, config)
+        ).fit()
+        if dev is not None:
+            features, gold = vectoriser.transform(dev.texts()), labels.encode(dev)
+            held = np.arange(len(dev))
+        scorer = calibrate(scorer, features[held], gold[held], threads=threads)
+        return cls(vectoriser, scorer, config)
 
     @property
     def n_labels(self) -> int:
@@ -184,7 +190,9 @@ def _name_features(vectoriser: Vectoriser, labels: LabelSpace, config: SparseCon
     """(F, L) features of the labels' names, None where they do not count."""
     if not config.name_weight:
         return None
-    return vectoriser.transform(labels.names).T.tocsc()
+    # A label without a name is called by its id, and a number in a text is hardly that label.
+    names = [name if re.search(r"[^\W\d_]", name) else "" for name in labels.names]
+    return vectoriser.transform(names).T.tocsc()
 
 
 def _probability(logits: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.config import SparseConfig
-from glocal.sparse.calibration import Margins
 from glocal.sparse.clusters import cluster_labels, label_means
 from glocal.sparse.scoring import LinearScorer, top_labels
 from glocal.sparse.solver import START_BIAS, Positives, TextProducts, solve_block
-from glocal.sparse.threads import ordered_map
+from glocal.sparse.threads import Progress, ordered_map
 
 __all__ = ["LinearTrainer"]
 
@@ -33,14 +32,8 @@ DIRECT_LABELS = 1024
 # The matcher only has to find the texts worth training on: few steps on frequent features do.
 MATCHER_ITERATIONS = 6
 MATCHER_FEATURES = 16_384
-# One label in so many, at least a few clusters of them, is trained twice for calibration.
-CALIBRATION_SHARE = 25
-CALIBRATION_CLUSTERS = 4
-HELD_OUT = 0.2
 # Features whose weights are dense at a time, before the small ones are dropped.
 CHUNK_FEATURES = 16_384
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -96,22 +89,6 @@ class LinearTrainer:
                 self._progress("training labels", done, len(self._clusters))
         return self._assemble(blocks)
 
-    def held_out_margins(self) -> Margins:
-        """Train some clusters without a part of their texts, and score that part.
-
-        Returns:
-            Margins of labels on texts they were not trained on, for calibration.
-        """
-        n_clusters = min(
-            len(self._clusters),
-            max(CALIBRATION_CLUSTERS, len(self._clusters) // CALIBRATION_SHARE),
-        )
-        chosen = np.random.default_rng([self._seed, 1]).choice(
-            len(self._clusters), n_clusters, replace=False
-        )
-        parts = ordered_map(self._held_out, chosen.tolist(), threads=self._threads)
-        return Margins.join(list(parts))
-
     def _cluster(self, labels: Any) -> list[NDArray[np.int64]]:
         if len(self._trained) <= self._config.cluster_size:
             return [self._trained]
@@ -164,27 +141,6 @@ class LinearTrainer:
 
     def _solve(self, cluster: int) -> _Weights:
         members, texts = self._clusters[cluster], self._texts(cluster)
-        features, coefficients, biases = self._solve_on(members, texts)
-        prior = self._prior(members)
-        rows, columns, values = [], [], []
-        by_feature = features.T.tocsr()
-        for start in range(0, by_feature.shape[0], CHUNK_FEATURES):
-            stop = start + CHUNK_FEATURES
-            weights = by_feature[start:stop] @ coefficients
-            if prior is not None:
-                weights += prior[start:stop].toarray()
-            feature, label = np.nonzero(np.abs(weights) >= self._config.threshold)
-            rows.append(feature + start)
-            columns.append(members[label])
-            values.append(weights[feature, label])
-        return _Weights(
-            members, np.concatenate(rows), np.concatenate(columns), np.concatenate(values), biases
-        )
-
-    def _solve_on(
-        self, members: NDArray[np.int64], texts: NDArray[np.int64]
-    ) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]]:
-        """The features of the texts, their coefficients (texts, labels) and the biases."""
         features = self._features[texts]
         positives = self._by_label[:, members][texts].tocoo()
         prior = self._prior(members)
@@ -195,38 +151,40 @@ class LinearTrainer:
             iterations=self._config.iterations,
             start_scores=None if prior is None else (features @ prior).toarray(),
         )
-        return features, coefficients, biases
+        return self._collect(members, features.T.tocsr(), coefficients, prior, biases)
+
+    def _collect(
+        self,
+        members: NDArray[np.int64],
+        by_feature: Any,
+        coefficients: NDArray[np.float32],
+        prior: Any,
+        biases: NDArray[np.float32],
+    ) -> _Weights:
+        """The weights above the threshold; they are dense for a few features at a time."""
+        used = np.diff(by_feature.indptr) > 0
+        if prior is not None:
+            used |= np.diff(prior.indptr) > 0
+        features = np.flatnonzero(used)
+        rows, columns, values = [], [], []
+        for start in range(0, len(features), CHUNK_FEATURES):
+            chunk = features[start : start + CHUNK_FEATURES]
+            weights = by_feature[chunk] @ coefficients
+            if prior is not None:
+                weights += prior[chunk].toarray()
+            feature, label = np.nonzero(np.abs(weights) >= self._config.threshold)
+            rows.append(chunk[feature])
+            columns.append(members[label])
+            values.append(weights[feature, label])
+        return _Weights(
+            members, np.concatenate(rows), np.concatenate(columns), np.concatenate(values), biases
+        )
 
     def _prior(self, members: NDArray[np.int64]) -> Any:
         """(F, k) weights that the labels' names give them; None where names do not count."""
         if self._names is None:
             return None
         return (self._names[:, members] * np.float32(self._config.name_weight)).tocsr()
-
-    def _held_out(self, cluster: int) -> Margins:
-        members, texts = self._clusters[cluster], self._texts(cluster)
-        rng = np.random.default_rng([self._seed, 2, cluster])
-        held = rng.random(len(texts)) < HELD_OUT
-        features, coefficients, biases = self._solve_on(members, texts[~held])
-        unseen = self._features[texts[held]]
-        margins = unseen @ (features.T @ coefficients) + biases
-        if (prior := self._prior(members)) is not None:
-            margins += (unseen @ prior).toarray()
-        return Margins.of(
-            margins,
-            self._by_label[:, members][texts[held]],
-            weights=self._importance(cluster, texts[held]),
-        )
-
-    def _importance(self, cluster: int, texts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """How many texts each one stands for: one of the sample for many that were not drawn."""
-        if self._texts_of is None:
-            return np.ones(len(texts))
-        own = self._by_label[:, self._clusters[cluster]].indices
-        chosen = np.union1d(self._texts_of[cluster], own)
-        drawn = ~np.isin(texts, chosen)
-        n_drawn = max(1, int(drawn.sum()))
-        return np.where(drawn, HELD_OUT * (self._features.shape[0] - len(chosen)) / n_drawn, 1.0)
 
     def _assemble(self, blocks: Sequence[_Weights]) -> LinearScorer:
         from scipy.sparse import coo_matrix

@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.sparse.spool import WordSpool
-from glocal.sparse.threads import ordered_map
+from glocal.sparse.threads import Progress, ordered_map
 from glocal.sparse.vocabulary import Counts, Vocabulary, VocabularyBuilder
 from glocal.sparse.words import WordBatch, first_lines, split_words
 
 __all__ = ["Part", "Vectoriser"]
 
 BATCH_TEXTS = 2048
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
