@@ -162,9 +162,9 @@ class ReaderConfig:
     votes: bool = option(False, "let the network see how strong each vote is")
     pooling: str = option(
         "halves",
-        "the document's vector: half the teacher's mean and half the text's, the mean of all, or "
-        "of the text",
-        choices=("halves", "all", "text"),
+        "the document's vector: half the teacher's mean and half the text's, the same with the "
+        "teacher's labels weighed by their votes, the mean of all, or of the text",
+        choices=("halves", "votes", "all", "text"),
     )
     residual: bool = option(True, "a residual around the Interaction, as around the first layer")
 

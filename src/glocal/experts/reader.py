@@ -81,7 +81,7 @@ class ReaderExpert(DocumentExpert):
         """What the network makes of the documents, (B, bottleneck)."""
         (layer,) = self.layers
         tokens = self.dropout(features.hidden[layer])
-        scope = (None, None) if self.scope is None else self.scope(features)
+        scope = (None, None, None) if self.scope is None else self.scope(features)
         return self.refine(self.network(tokens, features.mask, *scope))
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
@@ -110,7 +110,7 @@ class ScopeEncoding(nn.Module):
 
     def __init__(self, config: ReaderConfig, label_vectors: np.ndarray, width: int) -> None:
         super().__init__()
-        self.mean = config.scope == "mean"
+        self.mean, self.weighs = config.scope == "mean", config.pooling == "votes"
         start = torch.from_numpy(np.array(label_vectors, dtype=np.float32))
         if config.label_vectors == "learned":
             self.table: Tensor = nn.Parameter(start)
@@ -120,8 +120,11 @@ class ScopeEncoding(nn.Module):
         self.project = None if inner == width else nn.Linear(inner, width, bias=False)
         self.vote = nn.Parameter(torch.zeros(width)) if config.votes else None
 
-    def forward(self, features: Features) -> tuple[Tensor, Tensor]:
-        """Vectors (B, S, H) and mask (B, S); S is 1 where their mean is taken."""
+    def forward(self, features: Features) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Vectors (B, S, H), mask (B, S), and votes (B, S) where the pooling weighs by them.
+
+        S is 1 where the vectors' mean is taken.
+        """
         labels, votes = features.extra[SCOPE].long(), features.extra[SCOPE_WEIGHT]
         if labels.device.type == "cpu":  # a GPU would have to be waited for
             widest = max(1, int((labels >= 0).any(0).sum()))
@@ -132,6 +135,8 @@ class ScopeEncoding(nn.Module):
             vectors = self.project(vectors)
         if self.vote is not None:
             vectors = vectors + votes.unsqueeze(-1) * self.vote
+        weights = votes if self.weighs else None
         if self.mean:  # Algorithm 1, line 8
-            return masked_mean(vectors, mask).unsqueeze(1), mask.any(1, keepdim=True)
-        return vectors, mask
+            mean = masked_mean(vectors, mask if weights is None else weights)
+            return mean.unsqueeze(1), mask.any(1, keepdim=True), None
+        return vectors, mask, weights
