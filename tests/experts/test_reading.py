@@ -154,6 +154,27 @@ def test_text_and_teacher_are_read_apart_and_then_together_teacher_first():
     torch.testing.assert_close(dual(text, None, teacher, mask)[0], expected)
 
 
+@pytest.mark.parametrize("number", [0, 1, 4, 6, 7])
+def test_with_residuals_the_network_starts_as_the_mean_word(number):
+    dual = DualNetwork(
+        WIDTH, HEADS, CONFIGURATIONS[number], bottleneck=WIDTH, pooling="text", residual=True
+    )
+    text, mask = pad(sequence(), 0, 2)
+    taught = torch.ones(3, 4, dtype=torch.bool)
+    torch.testing.assert_close(dual(text, mask, sequence(4), taught), masked_mean(text, mask))
+
+
+def test_a_residual_the_paper_leaves_out_of_a_configuration_stays_out():
+    reading = network(5, residual=True).text
+    first, second = reading.attentions
+    assert first.output.weight.any()
+    text = sequence()
+    torch.testing.assert_close(reading(text, None), first(text, None))  # the second is silent
+    torch.nn.init.ones_(second.output.weight)
+    read = first(text, None)
+    torch.testing.assert_close(reading(text, None), read + second(read, None))
+
+
 @pytest.mark.parametrize("number", [1, 6])
 @pytest.mark.parametrize("pooling", ["all", "text", "halves"])
 @pytest.mark.parametrize(("before", "after"), [(0, 4), (3, 0)])

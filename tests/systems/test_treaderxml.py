@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from scipy.special import logit
 
 from glocal.config import load_recipe
 from glocal.data.batches import collate
@@ -13,6 +14,7 @@ from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.data.tokens import TokenStore
 from glocal.errors import ConfigError, DataError, Interrupted, TrainingError
+from glocal.experts.reading import SelfAttention
 from glocal.labels.space import LabelSpace
 from glocal.predict.documents import score_documents
 from glocal.predict.predictor import Predictor
@@ -45,6 +47,9 @@ class Built:
         self.extra = {} if self.teaching is None else self.teaching.rows(self.corpus)
         torch.manual_seed(0)  # whatever the teacher's vectors have drawn
         self.system, self.tokenizer = build_system(recipe, statistics, vectors=vectors)
+        for module in self.system.modules():  # layers that start silent would hide what they do
+            if isinstance(module, SelfAttention) and not module.output.weight.any():
+                torch.nn.init.xavier_uniform_(module.output.weight)
         self.tokens = TokenStore.in_memory(self.tokenizer.encode_batch(self.corpus.texts(), 24))
 
     def batch(self, **options):
@@ -80,14 +85,16 @@ VARIANTS = [
     "reader.encode=static",
     "reader.pooling=text",
     "reader.pooling=all",
+    "reader.pooling=votes",
     "reader.residual=false",
-    "document.head=aplc",
+    "reader.prior=false",
+    "document.head=aplc reader.prior=false",
 ]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_batch_size_and_padding_change_nothing_and_everything_learns(variant):
-    built = Built(variant)
+    built = Built(*variant.split())
     alone = built.scores(batch_size=1)
     np.testing.assert_allclose(built.scores(batch_size=7), alone, atol=1e-5)
     assert len(np.unique(alone.round(6), axis=0)) > 1  # the text is seen
@@ -95,6 +102,23 @@ def test_batch_size_and_padding_change_nothing_and_everything_learns(variant):
     still = [n for n, p in built.system.named_parameters() if n not in found or not found[n].any()]
     # [SEP]'s and other unused rows aside, only layers of the encoder may be without a gradient.
     assert not [name for name in still if not name.startswith("encoder.")]
+
+
+def test_votes_count_towards_the_scores_of_their_labels():
+    with_votes, without = Built(), Built("reader.prior=false")
+    (expert,) = with_votes.system.experts
+    slope, offset, parent = 0.7, -0.4, 0.3
+    expert.prior.numbers.data = torch.tensor([slope, offset, parent])
+    scope, votes = with_votes.extra["scope"], with_votes.extra["scope_weight"].clip(0, 0.99)
+    expected = logit(without.scores().astype(np.float64))
+    for document, labels in enumerate(scope):
+        for label, vote in zip(labels, votes[document], strict=True):
+            if 0 <= label < len(with_votes.labels):
+                counts = slope * logit(vote) + offset if vote > 0 else parent
+                expected[document, label] += counts
+    np.testing.assert_allclose(logit(with_votes.scores().astype(np.float64)), expected, atol=1e-3)
+    with pytest.raises(ConfigError, match="label clusters"):
+        Built("document.head=aplc")
 
 
 @pytest.mark.parametrize("number", range(8))

@@ -160,13 +160,19 @@ class ReaderConfig:
         choices=("learned", "fixed"),
     )
     votes: bool = option(False, "let the network see how strong each vote is")
+    prior: bool = option(
+        True, "votes also count towards the scores of their labels, with learnt strength"
+    )
     pooling: str = option(
         "halves",
         "the document's vector: half the teacher's mean and half the text's, the same with the "
         "teacher's labels weighed by their votes, the mean of all, or of the text",
         choices=("halves", "votes", "all", "text"),
     )
-    residual: bool = option(True, "a residual around the Interaction, as around the first layer")
+    residual: bool = option(
+        True,
+        "residuals around the second layer and the Interaction too, all layers silent at first",
+    )
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 - the text is the hidden states of layer n (layer 0 of static word vectors are the vectors);
 - the teacher is the sequence of the labels in a document's scope, likeliest first, each with a
   vector that starts at the mean word vector of its description;
-- the network's vector for the document meets a vector per label, as in a document expert.
+- the network's vector for the document meets a vector per label, as in a document expert;
+- with a prior, labels that were voted for start from there: three learnt numbers say how much.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,11 +23,14 @@ from glocal.errors import ConfigError
 from glocal.experts.base import State
 from glocal.experts.document import DocumentExpert
 from glocal.experts.reading import CONFIGURATIONS, DualNetwork, masked_mean
+from glocal.experts.scattered import look_up, spread
 
-__all__ = ["SCOPE", "SCOPE_WEIGHT", "ReaderExpert", "ScopeEncoding"]
+__all__ = ["SCOPE", "SCOPE_WEIGHT", "ReaderExpert", "ScopeEncoding", "vote_odds"]
 
 # Names in `Batch.extra`: labels of the scope (B, S), −1 where there are fewer, and their votes.
 SCOPE, SCOPE_WEIGHT = "scope", "scope_weight"
+
+_LARGEST = 0.99  # a vote counts at most this much: the log-odds of 1 are infinite
 
 
 class ReaderExpert(DocumentExpert):
@@ -76,13 +81,35 @@ class ReaderExpert(DocumentExpert):
         if configuration.teacher:
             assert label_vectors is not None, "a teacher goes with this configuration"
             self.scope = ScopeEncoding(config, label_vectors, hidden_size)
+        self.prior = None
+        if configuration.teacher and config.prior:
+            if self.head is not None:
+                raise ConfigError(
+                    "'reader.prior' = true goes with a vector for each label, not with label "
+                    "clusters; set reader.prior=false or document.head=flat"
+                )
+            self.prior = VotePrior(options["n_labels"])
 
     def prepare(self, features: Features) -> State:
-        """What the network makes of the documents, (B, bottleneck)."""
+        """What the network makes of the documents (B, bottleneck), and what the votes count."""
         (layer,) = self.layers
         tokens = self.dropout(features.hidden[layer])
         scope = (None, None, None) if self.scope is None else self.scope(features)
-        return self.refine(self.network(tokens, features.mask, *scope))
+        state = self.refine(self.network(tokens, features.mask, *scope))
+        return state if self.prior is None else (*state, *self.prior.prepare(features))
+
+    def label_tensors(self) -> tuple[Tensor, ...]:
+        """Label vectors (L, H), biases (L,) and, with a prior, the labels' ids (L,)."""
+        tensors = super().label_tensors()
+        return tensors if self.prior is None else (*tensors, self.prior.labels)
+
+    def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
+        """`⟨h, e_j⟩ + b_j`, and what the votes count."""
+        if self.prior is None:
+            return super().score(state, rows)
+        document, *votes = state
+        *rows_of_labels, labels = rows
+        return super().score((document,), tuple(rows_of_labels)) + vote_prior(votes, labels)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Attentions, bottleneck and projection, teacher's labels, output layer."""
@@ -96,7 +123,48 @@ class ReaderExpert(DocumentExpert):
             rest = [p for p in self.scope.parameters() if all(p is not t for t in table)]
             groups["pooler"] += rest
             groups["queries"] = table
+        if self.prior is not None:
+            groups["mlp"] = list(self.prior.parameters())
         return groups
+
+
+class VotePrior(nn.Module):
+    """What votes count towards the scores of their labels: `slope · log(v / (1 − v)) + offset`.
+
+    A parent no neighbour has itself counts `parent`, any other label nothing.
+
+    Args:
+        n_labels: In the label space; the teacher may know labels beyond it.
+    """
+
+    labels: Tensor
+
+    def __init__(self, n_labels: int) -> None:
+        super().__init__()
+        self.numbers = nn.Parameter(torch.tensor([0.5, 1.5, 0.0]))  # slope, offset, parent
+        # Rows know their labels by this: a slice or candidates of it go along with the vectors.
+        self.register_buffer("labels", torch.arange(n_labels), persistent=False)
+
+    def prepare(self, features: Features) -> tuple[Tensor, Tensor]:
+        """The scope and what each of its labels counts, (B, S) each."""
+        scope, odds, voted = vote_odds(features)
+        slope, offset, parent = self.numbers.float().unbind()
+        return scope, torch.where(voted, slope * odds + offset, parent)
+
+
+def vote_odds(features: Features) -> tuple[Tensor, Tensor, Tensor]:
+    """The scope, its votes' log-odds, and which of them are votes at all, (B, S) each."""
+    votes = features.extra[SCOPE_WEIGHT].float()
+    return features.extra[SCOPE].long(), torch.logit(votes.clamp(1e-4, _LARGEST)), votes > 0
+
+
+def vote_prior(votes: Sequence[Tensor | None], labels: Tensor) -> Tensor:
+    """What the votes count at labels, (B, C)."""
+    scope, counts = votes
+    assert scope is not None
+    assert counts is not None
+    find = spread if labels.dim() == 1 else look_up
+    return find(scope, counts, labels)[1]
 
 
 class ScopeEncoding(nn.Module):

@@ -47,9 +47,10 @@ class SelfAttention(nn.Module):
         width: Of the sequence's vectors; the heads divide it.
         heads: How many.
         causal: Whether a place sees itself and those before it alone (Eq. 8–9).
+        silent: Whether it starts at zero, as something added to its input may.
     """
 
-    def __init__(self, width: int, heads: int, *, causal: bool) -> None:
+    def __init__(self, width: int, heads: int, *, causal: bool, silent: bool = False) -> None:
         super().__init__()
         assert width % heads == 0, "the heads divide the width"
         self.heads, self.causal = heads, causal
@@ -57,6 +58,8 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(width, width, bias=False)
         for weight in (*self.project.weight.chunk(3), self.output.weight):
             nn.init.xavier_uniform_(weight)
+        if silent:
+            nn.init.zeros_(self.output.weight)
 
     def forward(self, states: Tensor, mask: Tensor | None) -> Tensor:
         """New vectors for a sequence, (B, T, H); what stands at masked places means nothing.
@@ -96,21 +99,24 @@ class Reading(nn.Module):
         width: Of the sequence's vectors.
         heads: Of each attention.
         configuration: Which attentions.
+        residuals: Whether every attention after the first has a residual too.
     """
 
-    def __init__(self, width: int, heads: int, configuration: Configuration) -> None:
+    def __init__(
+        self, width: int, heads: int, configuration: Configuration, *, residuals: bool = False
+    ) -> None:
         super().__init__()
-        self.residual = configuration.residual
+        self.added = [configuration.residual, residuals][: len(configuration.attentions)]
         self.attentions = nn.ModuleList(
-            SelfAttention(width, heads, causal=kind == "masked")
-            for kind in configuration.attentions
+            SelfAttention(width, heads, causal=kind == "masked", silent=residuals and added)
+            for kind, added in zip(configuration.attentions, self.added, strict=True)
         )
 
     def forward(self, states: Tensor, mask: Tensor | None) -> Tensor:
         """(B, T, H) → (B, T, H)."""
-        for number, attention in enumerate(self.attentions):
+        for attention, added in zip(self.attentions, self.added, strict=True):
             read: Tensor = attention(states, mask)
-            states = states + read if self.residual and number == 0 else read  # Eq. 14–15
+            states = states + read if added else read  # Eq. 14–15
         return states
 
 
@@ -124,7 +130,8 @@ class DualNetwork(nn.Module):
         bottleneck: Width of what comes out (W_HB of Eq. 17).
         pooling: The mean over all places (`all`), the text's (`text`), half each (`halves`), or
             half each with the teacher's labels weighed by their votes (`votes`).
-        residual: Whether the Interaction has a residual around it.
+        residual: Whether the attentions the paper has no residual around have one as well, all of
+            them silent at first: the network then starts as the mean of the words' vectors.
     """
 
     def __init__(
@@ -139,10 +146,14 @@ class DualNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.pooling, self.residual = pooling, residual
-        self.text = Reading(width, heads, configuration)
-        self.teacher = Reading(width, heads, configuration) if configuration.teacher else None
-        self.interaction = SelfAttention(width, heads, causal=True)
+        self.text = Reading(width, heads, configuration, residuals=residual)
+        self.teacher = None
+        if configuration.teacher:
+            self.teacher = Reading(width, heads, configuration, residuals=residual)
+        self.interaction = SelfAttention(width, heads, causal=True, silent=residual)
         self.bottleneck = nn.Linear(width, bottleneck, bias=False)
+        if residual and bottleneck == width:
+            nn.init.eye_(self.bottleneck.weight)
 
     def forward(
         self,

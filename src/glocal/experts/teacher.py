@@ -17,12 +17,11 @@ from torch import Tensor, nn
 
 from glocal.encoders.encoder import Features
 from glocal.experts.base import Expert, State, label_bias, present
-from glocal.experts.reader import SCOPE, SCOPE_WEIGHT
+from glocal.experts.reader import vote_odds
 from glocal.experts.scattered import look_up, spread
 
 __all__ = ["TeacherExpert"]
 
-_LARGEST = 0.99  # a vote counts at most this much: the log-odds of 1 are infinite
 _START = {"slope": 1.0, "offset": 0.0, "parent": -3.0, "share": 0.0, "background": 0.0}
 
 
@@ -46,9 +45,7 @@ class TeacherExpert(Expert):
 
     def prepare(self, features: Features) -> State:
         """The scope (B, S), its votes' log-odds (B, S), which of them are votes, the numbers."""
-        votes = features.extra[SCOPE_WEIGHT].float()
-        odds = torch.logit(votes.clamp(1e-4, _LARGEST))
-        return features.extra[SCOPE].long(), odds, votes > 0, self.numbers
+        return (*vote_odds(features), self.numbers)
 
     def label_tensors(self) -> tuple[Tensor, ...]:
         """Biases and ids, (L,) each."""
