@@ -1,6 +1,7 @@
 """Choosing weights, stopping early, averaging, and what a run refuses."""
 
 import json
+from math import isfinite
 
 import pytest
 import torch
@@ -175,6 +176,34 @@ def breaks_at(monkeypatch):
     return at
 
 
+@pytest.fixture
+def spoils_at(monkeypatch):
+    """Make a weight NaN at a step."""
+    step_of = ExpertMixture.training_step
+
+    def at(step):
+        def training_step(self, batch, progress):
+            if progress.step == step:
+                next(p for p in self.parameters() if p.requires_grad).data.view(-1)[0] = torch.nan
+            return step_of(self, batch, progress)
+
+        monkeypatch.setattr(ExpertMixture, "training_step", training_step)
+
+    return at
+
+
+@pytest.mark.parametrize("clip", ["10.0", "0.0"])
+def test_a_step_whose_gradient_is_not_finite_is_left_out(tmp_path, breaks_at, clip):
+    # Logged every third step, so that the steps beside it are finite.
+    settings = ["train.batch_size=1", "train.epochs=1", f"train.clip_norm={clip}"]
+    breaks_at(30)
+    listener = Recorder()
+    train(tiny_recipe("glocalxml", *settings), tmp_path / "m", listener=listener)
+    assert "1 of the last 3 steps left out: gradients were not finite" in listener.messages
+    assert all(tensor.isfinite().all() for tensor in weights(tmp_path / "m").values())
+    assert all(isfinite(entry["loss"]) for entry in entries(tmp_path / "m") if "loss" in entry)
+
+
 def test_a_loss_that_is_not_finite_names_the_step_and_the_way_out(tmp_path, breaks_at):
     breaks_at(5)
     with pytest.raises(TrainingError, match=r"loss became nan at step 6 of 8.*train\.rates") as e:
@@ -186,19 +215,19 @@ def test_a_loss_that_is_not_finite_names_the_step_and_the_way_out(tmp_path, brea
     assert not (tmp_path / "m").exists()
 
 
-def test_a_checkpoint_never_holds_weights_that_are_not_finite(tmp_path, breaks_at):
+def test_a_checkpoint_never_holds_weights_that_are_not_finite(tmp_path, spoils_at):
     # 64 steps an epoch are logged every third one: a checkpoint comes before the next report.
     settings = ["train.batch_size=1", "train.checkpoints=1", "train.epochs=1"]
-    breaks_at(31)
+    spoils_at(31)
     with pytest.raises(TrainingError, match="no longer finite at step 32 of 64"):
         train(tiny_recipe("glocalxml", *settings), tmp_path / "m")
     assert not list((tmp_path / "m.run").glob("checkpoint-*"))
 
 
-def test_weights_that_are_not_finite_are_not_evaluated(tmp_path, breaks_at, monkeypatch):
+def test_weights_that_are_not_finite_are_not_evaluated(tmp_path, spoils_at, monkeypatch):
     seen = script_scores(monkeypatch, [0.5])
     settings = ["train.batch_size=1", "train.evaluations=2", "train.epochs=1"]
-    breaks_at(31)
+    spoils_at(31)
     with pytest.raises(TrainingError, match="no longer finite at step 32 of 64"):
         train(tiny_recipe("glocalxml", *settings), tmp_path / "m", dev=DEV)
     assert not seen

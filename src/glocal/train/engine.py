@@ -7,6 +7,7 @@ The loop above it is the same on a CPU, one GPU, several GPUs and several machin
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -92,10 +93,27 @@ class Engine:
         """Gradients, scaled where fp16 needs it."""
         self.accelerator.backward(loss)
 
-    def clip(self, parameters: list[nn.Parameter], max_norm: float) -> None:
-        """Scale the gradients down to a norm."""
-        if max_norm:
-            self.accelerator.clip_grad_norm_(parameters, max_norm)
+    def clip(
+        self,
+        parameters: list[nn.Parameter],
+        max_norm: float,
+        optimizer: torch.optim.Optimizer,
+    ) -> Tensor:
+        """Scale the gradients down to a norm; where it is not finite, have the step left out.
+
+        One overflow in a backward pass would otherwise ruin all weights. The optimizer is told on
+        the device, so that nothing waits for it; with fp16 the loss scaling does the same.
+
+        Returns:
+            Whether the step is left out, as a number on the device.
+        """
+        norm = self.accelerator.clip_grad_norm_(parameters, max_norm or math.inf)
+        if self.accelerator.scaler is not None:
+            return torch.zeros((), device=self.device)
+        unusable: Tensor = (~norm.isfinite()).float().to(self.device)
+        fused: Any = getattr(optimizer, "optimizer", optimizer)
+        fused.found_inf, fused.grad_scale = unusable, None
+        return unusable
 
     def scaler_state(self) -> dict[str, float]:
         """What fp16's loss scaling has found out so far; empty in other precisions."""

@@ -142,7 +142,8 @@ class Loop:
             batch = next(batches)
             total += self._pass(batch, progress, last=part == self.config.accumulation - 1)
             count += len(batch)
-        self.engine.clip(self.trained, self.config.clip_norm)
+        left_out = self.engine.clip(self.trained, self.config.clip_norm, self.optimizer)
+        total = torch.where(left_out > 0, torch.nan, total)  # which the log leaves out as well
         set_rates(self.optimizer, schedule_factor(self.config, self.state.step, self.steps))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -237,9 +238,15 @@ class Loop:
 
     def _report(self, speed: float) -> None:
         state = self.state
-        loss = self.engine.mean(float(torch.stack(self.losses).mean()))
+        losses = torch.stack(self.losses)
+        loss = self.engine.mean(float(losses.nanmean()))
+        left_out = int(losses.isnan().sum())
         self.losses = []
         self._check_finite(loss=loss)
+        if left_out:
+            self.listener.on_message(
+                f"{left_out} of the last {len(losses)} steps left out: gradients were not finite"
+            )
         left = state.seconds / max(1, state.step) * (self.steps - state.step)
         info = {
             "step": state.step,
