@@ -3,6 +3,12 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Files of tests run side by side, each in one thread; tests/conftest.py says in which order.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# Tests start many processes; without compiled files each would compile the library anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test fast check format clean
 
@@ -20,10 +26,10 @@ demo: $(STAMP)  ## train, evaluate, tag and explain on the built-in data set
 	$(BIN)/glocal demo
 
 test: $(STAMP)  ## every test
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 fast: $(STAMP)  ## the quick tests
-	$(BIN)/python -m pytest -m "not slow and not dist and not gpu"
+	$(PYTEST) -m "not slow and not dist and not gpu"
 
 check: $(STAMP)  ## style, types, import directions
 	$(BIN)/ruff check .

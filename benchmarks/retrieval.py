@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SINGLE_TEXTS = 200
 WEIGHTINGS = [("mean", False), ("mean", True), ("idf", False), ("idf", True), ("tfidf", True)]
+HEAVIEST = (20, 40, 80)
 SIZES = (16, 32, 64, 128)
 
 
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder with train.parquet and dev.parquet")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--texts", type=int, help="only the first so many training texts")
+    parser.add_argument("--similarity", choices=("words", "mean"), default="words")
     parser.add_argument("--recall", action="store_true", help="recall on dev by k")
     parser.add_argument("--compare", action="store_true", help="other weightings and sizes")
     parser.add_argument("--indexes", action="store_true", help="the approximate searches")
@@ -72,7 +74,7 @@ def measure(options: argparse.Namespace) -> None:
         table = read_label_table(options.data / "labels.jsonl")
         labels = LabelSpace.build(train, table=table)
     print(f"{len(train):,} training texts, {len(labels):,} labels, {len(dev):,} dev texts")
-    setting, default = (train, dev, table, labels), TeacherConfig()
+    setting, default = (train, dev, table, labels), TeacherConfig(similarity=options.similarity)
     teacher = timed_teacher(setting, default)
     if options.recall:
         show(scope_recall(teacher, dev, labels))
@@ -80,7 +82,8 @@ def measure(options: argparse.Namespace) -> None:
         compare(setting, default)
     for index in ("ivf", "hnsw") if options.indexes else ():
         print(f"index {index}")
-        approximate = timed_teacher(setting, dataclasses.replace(default, index=index))
+        searched = dataclasses.replace(default, similarity="mean", index=index)
+        approximate = timed_teacher(setting, searched)
         show(scope_recall(approximate, dev, labels, ks=[default.k]))
 
 
@@ -117,7 +120,11 @@ def compare(setting, default) -> None:
     from glocal.retrieval import Teacher, scope_recall
 
     train, dev, table, labels = setting
-    settings = [{"weighting": weighting, "centre": centre} for weighting, centre in WEIGHTINGS]
+    settings = [
+        {"similarity": "mean", "weighting": weighting, "centre": centre}
+        for weighting, centre in WEIGHTINGS
+    ]
+    settings += [{"similarity": "words", "heaviest": heaviest} for heaviest in HEAVIEST]
     settings += [{"size": size} for size in SIZES]
     for changes in settings:
         config = dataclasses.replace(default, **changes)

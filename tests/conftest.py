@@ -1,25 +1,51 @@
-"""Shared fixtures: no test touches the user's cache or the network."""
+"""What all tests share: no network, no cache of the user's, one thread each.
 
+Models here are too small to gain from a second thread; instead two workers share the files of tests
+(`make test`). Files that take longest come first, and tests that start processes of their own wait
+for one another, so that no two of them fight for the cores.
+"""
+
+import contextlib
 import os
+
+import pytest
+from filelock import FileLock
+from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+for library in ("OMP", "MKL", "OPENBLAS"):  # before the first test imports one of them
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-import pytest
+# How long an example takes is the machine's business, which may be busy.
+settings.register_profile("glocal", deadline=None)
+settings.load_profile("glocal")
 
-from tests.tiny import tiny_corpus, tiny_recipe
+
+def pytest_collection_modifyitems(config, items):
+    if is_worker(config):
+        longest_first = ("dist", "slow")
+        items.sort(key=lambda item: [item.get_closest_marker(m) is None for m in longest_first])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    shared = is_worker(item.config) and item.get_closest_marker("dist") is not None
+    with alone(item.config) if shared else contextlib.nullcontext():
+        return (yield)
+
+
+def is_worker(config):
+    """Whether this process is one of several that share the tests."""
+    return hasattr(config, "workerinput")
+
+
+def alone(config):
+    """A place where one worker is at a time."""
+    shared_by_workers = config._tmp_path_factory.getbasetemp().parent
+    return FileLock(shared_by_workers / "processes.lock")
 
 
 @pytest.fixture(autouse=True)
 def private_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
-@pytest.fixture
-def corpus():
-    return tiny_corpus()
-
-
-@pytest.fixture
-def recipe():
-    return tiny_recipe()

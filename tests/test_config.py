@@ -101,7 +101,7 @@ def test_a_name_that_is_like_no_other_gets_no_suggestion():
     [
         ("train.epochs", 1.5, "a whole number"),
         ("train.epochs", True, "a whole number"),
-        ("train.epochs", 0, "at least 1"),
+        ("train.batch_size", 0, "at least 1"),
         ("train.warmup", 1.01, "at most 1"),
         ("train.warmup", "half", "a number"),
         ("train.warmup", True, "a number"),

@@ -61,8 +61,9 @@ def test_predict_gives_ranked_labels(fitted):
 
 def test_predict_without_k_uses_the_threshold(fitted):
     texts, _ = data(20, 1)
-    top = fitted.predict_topk(texts)
-    for row, indices, scores in zip(fitted.predict(texts), top.indices, top.scores, strict=True):
+    top, found = fitted.predict_topk(texts), fitted.predict(texts)
+    assert any(found)
+    for row, indices, scores in zip(found, top.indices, top.scores, strict=True):
         assert row == [fitted.classes_[i] for i in indices[scores >= fitted.threshold]]
 
 

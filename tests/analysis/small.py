@@ -1,5 +1,7 @@
 """A table of two variants that train in a second, and its study."""
 
+import os
+
 from glocal.analysis.study import Study, StudyData
 from glocal.analysis.tables import Variant, VariantTable, resolve
 from tests.tiny import FAST, tiny_corpus
@@ -14,6 +16,11 @@ TABLE = VariantTable(
     ),
     published="nowhere",
 )
+
+
+def dies(job, threads):
+    """Stands for a process that the system kills; here, where it starts without torch."""
+    os._exit(9)
 
 
 def small_data(**changes):

@@ -114,7 +114,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path, worker):
 @pytest.mark.usefixtures("ctrl_c")
 def test_a_stopped_training_goes_on(tmp_path):
     contenders = choose_contenders(
-        ["glocalxml"], [], overrides=[*FAST, "train.epochs=150", "train.evaluations=2"]
+        ["glocalxml"], [], overrides=[*FAST, "train.epochs=80", "train.evaluations=2"]
     )
     benchmark = Benchmark(contenders, small_data(), Conditions(1, "cpu"), out=tmp_path)
 

@@ -83,8 +83,10 @@ def test_peak_memory_sees_what_was_held():
 
 
 def test_too_few_labels_are_refused_before_anything_is_measured():
-    with pytest.raises(ConfigError, match="only 3 labels"):
+    with pytest.raises(ConfigError, match=r"only 3 labels.*at least 4"):
         measure_heads([1000, 3])
+    with pytest.raises(ConfigError, match="not 'tpu'"):
+        measure_heads([1000], device="tpu")
 
 
 def test_the_command_prints_json_and_writes_tables(tmp_path):
@@ -109,9 +111,10 @@ def test_a_plot_shows_every_layer(tmp_path):
     assert {"heads.png", "heads.svg", "heads-dark.png", "heads-dark.svg"} < names
 
 
-def test_wrong_label_counts_are_refused():
-    with pytest.raises(ConfigError, match="--labels many"):
-        heads(labels="many")
+@pytest.mark.parametrize("labels", ["many", "", "0", "50,-4"])
+def test_wrong_label_counts_are_refused(labels):
+    with pytest.raises(ConfigError, match=f"--labels {labels}: expected numbers"):
+        heads(labels=labels)
 
 
 @pytest.mark.parametrize(

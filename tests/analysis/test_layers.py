@@ -91,29 +91,32 @@ def test_sweep_on_the_tiny_corpus(tmp_path):
 
 @pytest.mark.slow
 def test_sweep_on_icd10cm_in_a_reduced_setting(tmp_path):
-    """The embeddings, the first and the last layer of MiniLM on a part of the texts, on a CPU."""
+    """The embeddings and the last layer of MiniLM, frozen, on a part of the texts, on a CPU."""
     loaded = load_builtin("icd10cm")
     random = np.random.default_rng(0)
     train, test = (
         corpus.take(random.choice(len(corpus), size, replace=False))
-        for corpus, size in ((loaded.train, 800), (loaded.test, 100))
+        for corpus, size in ((loaded.train, 400), (loaded.test, 100))
     )
     data = StudyData(train, test=test)
     overrides = [
         "encoder.max_length=16",
+        "encoder.freeze=true",
         "attention.key_size=64",
         "attention.hidden_size=64",
         "train.epochs=1",
-        "train.batch_size=16",
+        "train.batch_size=8",
+        "train.rates.classifier=1e-2",
+        "train.rates.attention=3e-3",
         "labels.min_count=5",
     ]
     table = layer_table(overrides=overrides)
     assert len(table.variants) == 7
     recipes = resolve(table, overrides)
     study = Study(table.variants, recipes, data, out=tmp_path, divergence=True, device="cpu")
-    study.run(on_layers(table, [0, 1, 6]))
+    study.run(on_layers(table, [0, 6]))
     result = LayerSweep(table, recipes, data, study.outcomes())
-    assert [point.layer for point in result.points] == [0, 1, 6]
+    assert [point.layer for point in result.points] == [0, 6]
     frequent = {
         label
         for label, _ in Counter(label for labels in train.labels() for label in labels).most_common(

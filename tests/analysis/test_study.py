@@ -12,7 +12,7 @@ from glocal.analysis.tables import Variant, VariantTable
 from glocal.config import load_recipe
 from glocal.errors import ConfigError, DataError, Interrupted
 from glocal.train.listener import TrainListener
-from tests.analysis.small import TABLE, small_data, small_study
+from tests.analysis.small import TABLE, dies, small_data, small_study
 from tests.tiny import tiny_corpus
 
 
@@ -177,11 +177,6 @@ def test_a_file_in_the_place_of_the_folder(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(ConfigError, match="is a file"):
         small_study(tmp_path / "out")
-
-
-def dies(job, threads):
-    """Stands for a process that the system kills."""
-    os._exit(9)
 
 
 @pytest.mark.slow

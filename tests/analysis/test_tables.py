@@ -128,6 +128,14 @@ def test_unknown_table():
         ("[[variants]]\nname = 'a'\nsetings = {}", "did you mean 'settings'"),
         ("part = true\n[[variants]]\nname = 'a'", "did you mean 'parts'"),
         ("x = ", "not valid TOML"),
+        ("variants = [1]", "variant 1 must be a table .* not 1"),
+        ("settings = 3\n[[variants]]\nname = 'a'", "'settings' must be a table .* not 3"),
+        ("[[variants]]\nname = 'a'\nsettings = 3", "variant 1: 'settings' must be a table"),
+        ("[[variants]]\nname = 'a'\npublished = 3", "variant 1: 'published' must be a table"),
+        (
+            "[[variants]]\nname = 'a'\npublished = { combined = '80.1' }",
+            "'published' of 'combined' must be a list of numbers .* not '80.1'",
+        ),
     ],
 )
 def test_wrong_tables(tmp_path, text, message):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.cli.conftest import TINY
+from tests.cli.conftest import TINY, write_jsonl
 
 TABLE = """
 title = "Two variants"
@@ -110,6 +110,24 @@ def test_unknown_table_and_nothing_to_measure_on(run, files, table, tmp_path):
     result = run("ablate", table, files.train, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert "--test, --dev or both" in result.stderr
+
+
+def test_nothing_to_measure_on_is_said_before_training(run, files, table, tmp_path):
+    texts = write_jsonl(tmp_path / "bare.jsonl", [{"text": "a cat", "labels": []}])
+    for splits in (["--dev", texts], ["--dev", files.dev, "--test", texts]):
+        result = run("ablate", table, files.train, *splits, "--out", tmp_path / "out", *TINY)
+        assert result.exit_code == 1
+        assert f"{texts}: none of its 1 texts has labels" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_cannot_be_a_folder(run, files, table, tmp_path):
+    for out in (files.train, files.train / "deeper"):
+        result = run("ablate", table, files.train, "--test", files.test, "--out", out, *TINY)
+        assert result.exit_code == 1
+        assert result.stderr == (
+            f"error: --out {out}: {files.train} is a file; give a folder, or a new name for one\n"
+        )
 
 
 def test_a_layer_the_encoder_does_not_have(ablate, table, tmp_path):

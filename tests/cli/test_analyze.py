@@ -88,12 +88,34 @@ def test_models_of_the_same_folder_name(run, models, files, tmp_path):
     [
         (["--bands", "few=1-20,more=15-"], "overlap"),
         (["--bands", "few"], "not of the form"),
+        (["--bands", ""], "not of the form"),
+        (["--bands", "few=1-20,more=25-"], "gap"),
     ],
 )
 def test_wrong_bands(run, model, files, options, message):
     result = run("analyze", "bands", model, files.test, *options)
     assert result.exit_code == 1
     assert message in result.stderr
+
+
+def test_a_model_is_not_compared_with_itself(run, model, files):
+    result = run("analyze", "bands", model, model, files.test)
+    assert result.exit_code == 1
+    assert f"{model} is given twice" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["bands", "heads", "layers"])
+def test_a_file_in_the_place_of_the_folder(run, model, files, command):
+    arguments = {
+        "bands": [model, files.test],
+        "heads": ["--labels", "50"],
+        "layers": [files.train, "--test", files.test, *TINY],
+    }[command]
+    before = files.dev.read_text()
+    result = run("analyze", command, *arguments, "--out", files.dev)
+    assert result.exit_code == 1
+    assert f"--out {files.dev}: {files.dev} is a file" in result.stderr
+    assert files.dev.read_text() == before
 
 
 def test_bands_without_a_model(run, files):

@@ -4,6 +4,7 @@ import pytest
 
 from glocal.baselines import registry
 from glocal.predict.predictions import Predictions
+from tests.cli.conftest import invoke, write_jsonl
 
 pytest.importorskip("sklearn")
 
@@ -11,8 +12,6 @@ pytest.importorskip("sklearn")
 @pytest.fixture(scope="module")
 def svm(tmp_path_factory, files):
     """What the linear SVM left behind, and what was printed."""
-    from tests.cli.conftest import invoke
-
     out = tmp_path_factory.mktemp("svm")
     arguments = ["baseline", "svm", files.train, files.test, "--dev", files.dev]
     result = invoke(*arguments, "--out", out, "--threads", 1, "--json")
@@ -32,9 +31,12 @@ def test_a_library_that_is_missing_is_listed_with_its_pip_line(run, monkeypatch)
     assert "pip install 'glocal[baselines]'" in run("baseline").stderr
     rows = json.loads(run("baseline", "--json").stdout)
     assert {row["install"] for row in rows} == {registry.PIP}
-    result = run("baseline", "plt", "train.jsonl", "test.jsonl")
-    assert result.exit_code == 1
-    assert "pip install 'glocal[baselines]'" in result.stderr
+    needed = {"plt": "napkinxc and scikit-learn", "svm": "scikit-learn", "fasttext": "fasttext-"}
+    for name, packages in needed.items():
+        result = run("baseline", name, "train.jsonl", "test.jsonl")
+        assert result.exit_code == 1
+        assert f"the baseline '{name}' needs {packages}" in result.stderr
+        assert "pip install 'glocal[baselines]'" in result.stderr
 
 
 def test_measures_quality_and_cost(svm):
@@ -73,6 +75,44 @@ def test_an_unknown_name_gets_the_nearest(run):
     result = run("baseline", "parabell", "a", "b")
     assert result.exit_code == 1
     assert "did you mean 'parabel'" in result.stderr
+
+
+def test_what_cannot_be_measured_or_kept_is_said_beforehand(run, files, tmp_path):
+    texts = write_jsonl(tmp_path / "bare.jsonl", [{"text": "a cat"}])
+    result = run("baseline", "svm", files.train, texts)
+    assert result.exit_code == 1
+    assert f"{texts}: none of its 1 texts has labels" in result.stderr
+    result = run("baseline", "svm", files.train, files.test, "--out", files.test)
+    assert result.exit_code == 1
+    assert f"{files.test} is a file" in result.stderr
+
+
+def test_another_run_to_compare_with_is_looked_at_beforehand(run, files, svm, tmp_path):
+    out, _ = svm
+    result = run("baseline", "svm", files.train, files.test, "--against", tmp_path)
+    assert "no scores of each document" in result.stderr
+    other = run("baseline", "svm", files.train, files.dev, "--against", out)
+    assert "measured on different test texts" in other.stderr
+    for refused in (result, other):
+        assert refused.exit_code == 1
+        assert "linear SVM" not in refused.stderr  # nothing was begun
+
+
+def test_fewer_labels_than_the_metrics_look_at(run, files, tmp_path):
+    train = write_jsonl(
+        tmp_path / "train.jsonl", [{"text": f"{x} dog", "labels": [x]} for x in ("red", "blue")]
+    )
+    result = run("baseline", "svm", train, files.test, "--threads", 1, "--json")
+    assert result.exit_code == 0, result.output
+    assert 0 < json.loads(result.stdout)["report"]["scores"]["combined"]["P@1"] < 1
+
+
+def test_a_failure_says_where_its_log_is(run, files, tmp_path):
+    texts = write_jsonl(tmp_path / "odd.jsonl", [{"text": "?", "labels": ["a"]}] * 4)
+    result = run("baseline", "svm", texts, files.test, "--threads", 1)
+    assert result.exit_code == 1
+    assert f"svm failed: {texts}: no features can be made of the texts" in result.stderr
+    assert "With --out its log is kept." in result.stderr
 
 
 def test_both_files_are_needed(run, files):

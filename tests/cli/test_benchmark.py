@@ -97,11 +97,18 @@ def test_wrong_names_come_before_any_work(tmp_path, files):
         ("--baselines", "bonsay"): "did you mean 'bonsai'",
         ("--only", "nobody"): "there is no row 'nobody'",
         ("--metric", "F@5"): "cannot be ordered by 'F@5'",
+        ("--recipes", "none", "--baselines", "none"): "nothing to measure",
     }.items():
         result = invoke(*arguments(files, tmp_path / "out"), *wrong)
         assert result.exit_code == 1
         assert said in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_place_of_the_folder(files):
+    result = invoke(*arguments(files, files.test / "out"), "--recipes", "none")
+    assert result.exit_code == 1
+    assert f"{files.test} is a file" in result.stderr
 
 
 def test_all_three_files_are_needed(files, tmp_path):

@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,15 @@ def test_trains_evaluates_tags_and_saves(run, small_data, tmp_path, monkeypatch)
     again = run("demo", "--recipe", "glocalxml", "--texts", "64", "--no-baseline", *TINY)
     assert again.exit_code == 0, again.output
     assert "TF-IDF" not in again.stdout
+
+
+def test_a_missing_baseline_is_said_before_training(run, small_data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    result = run("demo", "--recipe", "glocalxml", "--out", tmp_path / "m", *TINY)
+    assert result.exit_code == 1
+    assert "--no-baseline does without" in result.stderr
+    assert "pip install 'glocal[demo]'" in result.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_place_of_ones_own_is_not_overwritten(run, small_data, model):

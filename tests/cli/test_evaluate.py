@@ -83,6 +83,26 @@ def test_wrong_number_of_paths(run, model, files):
     assert run("eval", model, model, model, files.test).exit_code == 1
 
 
+def test_bands_ranked_by_themselves(run, model, files):
+    result = run("eval", model, files.test, "--within-bands", "--bands", "few=1-8,many=9-")
+    assert result.exit_code == 0, result.output
+    table = result.stdout[result.stdout.index("ranked among themselves") :]
+    assert "with gold" in table
+    assert "nDCG@5" in table
+    result = run("eval", model, files.test, "--within-bands", "--json")
+    found = json.loads(result.stdout)["within_bands"]
+    assert {(r["band"], r["part"]) for r in found} == {
+        ("few", part) for part in ("combined", "D-last", "A-1")
+    }
+    assert all(0 < r["scores"]["nDCG@5"]["low"] <= 1 for r in found)
+
+
+def test_bands_of_two_models_are_asked_for_one_by_one(run, models, files):
+    result = run("eval", *models, files.test, "--within-bands")
+    assert result.exit_code == 1
+    assert "one by one" in result.stderr
+
+
 def test_texts_without_labels(run, model, tmp_path):
     path = write_jsonl(tmp_path / "texts.jsonl", [{"text": "the red cat"}])
     result = run("eval", model, path)

@@ -14,37 +14,48 @@ from glocal.errors import ConfigError, DataError, Interrupted
 HEAVY = ("torch", "transformers", "pyarrow", "scipy", "sklearn", "accelerate", "datasets")
 
 
-def loaded_modules(code):
-    """The top-level modules a fresh interpreter has loaded after running the code."""
-    script = f"{code}\nimport json, sys\nsys.stderr.write(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return {name.partition(".")[0] for name in json.loads(done.stderr)}
-
-
-HELP = """
-import sys
+# Asks for help again and again in one fresh interpreter; what is loaded stays loaded, so the first
+# command that has loaded anything heavy is the one to blame.
+ASK_FOR_HELP = """
+import json, sys
+import glocal
+loaded = {"import glocal": sorted(sys.modules)}
 from glocal.cli import main
-sys.argv = ["glocal", *{arguments}]
-try:
-    main()
-except SystemExit as leaving:
-    assert leaving.code == 0, leaving.code
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["glocal", *words, "--help"]
+    try:
+        main()
+    except SystemExit as leaving:
+        assert leaving.code == 0, leaving.code
+    loaded[" ".join(words)] = sorted(sys.modules)
+sys.stderr.write(json.dumps(loaded))
 """
 
 
-def test_import_glocal_is_light():
-    assert not loaded_modules("import glocal").intersection([*HEAVY, "numpy", "typer", "rich"])
+@pytest.fixture(scope="module")
+def loaded():
+    """Top-level modules after `import glocal`, after `glocal --help` and after each command's."""
+    asked = json.dumps([[], *([command] for command in COMMANDS)])
+    script = [sys.executable, "-c", ASK_FOR_HELP, asked]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {
+        words: {name.partition(".")[0] for name in names}
+        for words, names in json.loads(done.stderr).items()
+    }
 
 
-def test_help_loads_nothing_heavy():
-    assert not loaded_modules(HELP.format(arguments=["--help"])).intersection([*HEAVY, "numpy"])
+def test_import_glocal_is_light(loaded):
+    assert not loaded["import glocal"].intersection([*HEAVY, "numpy", "typer", "rich"])
+
+
+def test_help_loads_nothing_heavy(loaded):
+    assert not loaded[""].intersection([*HEAVY, "numpy"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_loads_nothing_heavy(command):
-    loaded = loaded_modules(HELP.format(arguments=[command, "--help"]))
-    assert not loaded.intersection(HEAVY)
+def test_help_of_a_command_loads_nothing_heavy(loaded, command):
+    assert not loaded[command].intersection(HEAVY)
 
 
 def test_help_lists_every_command(run):
@@ -148,6 +159,7 @@ def test_reader_gone_is_quiet(failing):
         (errno.ENOSPC, "free some space"),
         (errno.EACCES, "check the permissions"),
         (errno.EROFS, "choose another place"),
+        (errno.EEXIST, "a folder was expected"),
     ],
 )
 def test_os_error_names_the_path_and_the_way_out(failing, number, words):

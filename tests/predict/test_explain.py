@@ -65,7 +65,9 @@ def test_spans_are_characters_of_the_text(request, kind, text):
 )
 @given(st.text(max_size=60))
 def test_any_text_can_be_explained(predictor, text):
-    for explanation in predictor.explain(text, k=2, words=100):
+    explanations = predictor.explain(text, k=2, words=100)
+    assert len(explanations) == 2
+    for explanation in explanations:
         check_spans(explanation.spans, text)
 
 
@@ -82,6 +84,7 @@ def test_labels_scores_and_shares_are_those_of_prediction(predictor):
     found = predictor.predict([text], k=3, per_expert=True)
     full = predictor.predict([text], k=len(predictor.labels), per_expert=True)
     explanations = predictor.explain(text, k=3)
+    assert len(explanations) == 3
     for place, explanation in enumerate(explanations):
         label = found[COMBINED].indices[0, place]
         assert explanation.label_id == predictor.labels.ids[label]
@@ -122,7 +125,9 @@ def test_without_an_attention_expert_there_are_no_words():
 @pytest.mark.parametrize("name", SYSTEM_RECIPES.values())
 def test_every_system_can_be_asked(name):
     predictor = predictor_of(name=name)
-    for explanation in predictor.explain("the red cat", k=2):
+    explanations = predictor.explain("the red cat", k=2)
+    assert len(explanations) == 2
+    for explanation in explanations:
         assert set(explanation.expert_scores) == set(predictor.expert_names)
         check_spans(explanation.spans, "the red cat")
 

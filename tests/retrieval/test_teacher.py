@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from glocal.config import TeacherConfig
 from glocal.data import Corpus, LabelEntry, LabelTable
-from glocal.errors import ModelError
+from glocal.errors import ConfigError, ModelError
 from glocal.labels import LabelSpace
 from glocal.retrieval import Scopes, Teacher
 from tests.retrieval.words import WORDS, make_teacher, scope_dict, word_vectors
@@ -38,10 +38,15 @@ some_texts = st.lists(
 
 
 @settings(max_examples=40, deadline=None)
-@given(texts=some_texts, k=st.integers(1, 20), centre=st.booleans())
-def test_a_training_text_never_retrieves_itself_or_a_duplicate(texts, k, centre):
+@given(
+    texts=some_texts,
+    k=st.integers(1, 20),
+    centre=st.booleans(),
+    similarity=st.sampled_from(["mean", "words"]),
+)
+def test_a_training_text_never_retrieves_itself_or_a_duplicate(texts, k, centre, similarity):
     labels = [[f"label {number}"] for number in range(len(texts))]
-    teacher = make_teacher(texts, labels, k=k, centre=centre)
+    teacher = make_teacher(texts, labels, k=k, centre=centre, similarity=similarity)
     rows, similarities = teacher.nearest(texts, k)
     for text, found, values in zip(texts, rows, similarities, strict=True):
         neighbours = [texts[int(teacher.texts.ids[row])] for row in found if row >= 0]
@@ -122,6 +127,44 @@ def test_votes_against_a_plain_implementation():
         found = scope_dict(teacher, query)
         assert found == pytest.approx(votes, abs=1e-4)
         assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_sharp_votes_are_shares_of_a_power_of_similarity():
+    teacher = make_teacher(TEXTS, LABELS, sharpness=2.0)
+    # cosines with "cat cat red", times √10: 3, 2 ("cat blue") and 1 ("dog red")
+    assert scope_dict(teacher, "cat cat red") == pytest.approx(
+        {"felines": 13 / 14, "red": 10 / 14, "blue": 4 / 14, "canines": 1 / 14}, abs=1e-5
+    )
+
+
+def test_words_are_compared_by_damped_count_and_the_heaviest_alone():
+    weights = np.array([1.0, 1.0, 1.0, 1.0, 0.5, 0.25])  # of cat, dog, owl, fox, red, blue
+    texts = ["cat red blue", "dog red blue", "blue", "red"]
+    teacher = make_teacher(
+        texts,
+        [["a"], ["b"], ["c"], ["d"]],
+        similarity="words",
+        heaviest=2,
+        vectors=word_vectors(weights=weights),
+    )
+    # "cat cat red blue" is its two heaviest words: cat 1 + ln 2, red 0.5.
+    cat, red = 1 + np.log(2), 0.5
+    length = np.hypot(cat, red)
+    found = {n.labels[0]: n.similarity for n in teacher.neighbours("cat cat red blue").neighbours}
+    assert found == pytest.approx(
+        {
+            "a": (cat + red * red) / length / np.hypot(1, red),
+            "b": red * red / length / np.hypot(1, red),
+            "d": red / length,
+        },
+        abs=1e-5,
+    )
+    assert list(found) == ["a", "d", "b"]
+
+
+def test_words_are_never_searched_approximately():
+    with pytest.raises(ConfigError, match=r"teacher\.index=exact"):
+        make_teacher(TEXTS, LABELS, similarity="words", index="hnsw")
 
 
 def test_labels_below_the_minimum_do_not_vote():
@@ -274,13 +317,14 @@ def test_other_labels_or_settings_are_other_scopes():
     assert len(names) == 5
 
 
-@pytest.mark.parametrize("index", ["exact", "ivf", "hnsw"])
+@pytest.mark.parametrize("index", ["exact", "words", "ivf", "hnsw"])
 def test_scopes_are_the_same_after_saving(tmp_path, index):
-    if index != "exact":
+    kind = {} if index == "words" else {"similarity": "mean", "index": index}
+    if index in ("ivf", "hnsw"):
         pytest.importorskip("faiss")
     corpus = Corpus.from_texts(TEXTS, LABELS)
     space = LabelSpace.build(corpus, table=table(PARENTS))
-    config = TeacherConfig(index=index, size=8)
+    config = TeacherConfig(**kind, size=8)
     teacher = Teacher.fit(corpus, space, table(PARENTS), config, word_vectors())
     teacher.save(tmp_path / "teacher")
     loaded = Teacher.load(tmp_path / "teacher", space, word_vectors())
@@ -301,8 +345,8 @@ def _one_by_one(teacher, texts):
     return Scopes(*(np.concatenate([getattr(s, n) for s in found]) for n in ("labels", "weights")))
 
 
-def saved(folder):
-    teacher = make_teacher(TEXTS, LABELS)
+def saved(folder, **settings):
+    teacher = make_teacher(TEXTS, LABELS, **settings)
     teacher.save(folder)
     return folder, LabelSpace.build(Corpus.from_texts(TEXTS, LABELS))
 
@@ -316,10 +360,12 @@ def saved(folder):
         ("texts.parquet", None),
         ("vectors.npy", b"\x93NUMPY"),
         ("centre.npy", None),
+        ("words.npy", None),
+        ("word-places.npy", b"\x93NUMPY"),
     ],
 )
 def test_a_damaged_teacher_is_one_clear_error(tmp_path, name, content):
-    folder, space = saved(tmp_path)
+    folder, space = saved(tmp_path, similarity="words" if name.startswith("word") else "mean")
     (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
     with pytest.raises(ModelError, match="damaged"):
         Teacher.load(folder, space, word_vectors())

@@ -18,10 +18,11 @@ def word_vectors(words=WORDS, **options):
 
 
 def make_teacher(texts, labels, *, table=None, vectors=None, min_count=1, **settings):
-    """A teacher of a few texts; not centred, so that similarities can be read off."""
+    """The paper's teacher of a few texts; not centred, so that similarities can be read off."""
     corpus = Corpus.from_texts(texts, labels)
     space = LabelSpace.build(corpus, table=table, min_count=min_count)
-    config = TeacherConfig(**{"centre": False, **settings})
+    plain = {"similarity": "mean", "centre": False, "k": 10, "sharpness": 1.0}
+    config = TeacherConfig(**{**plain, **settings})
     vectors = word_vectors() if vectors is None else vectors
     return Teacher.fit(corpus, space, table, config, vectors)
 

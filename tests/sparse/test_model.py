@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -145,10 +146,14 @@ def test_labels_without_training_texts_come_last(train):
     labels = label_space(train, unseen=True)
     unseen = labels.index["L99"]
     assert labels.counts[unseen] == 0
-    model = SparseModel.fit(train, labels, SMALL)
-    indices, _ = model.topk(corpus(20, seed=6).texts(), 5)
-    assert unseen not in indices
-    named = SparseModel.fit(train, labels, replace(SMALL, name_weight=2.0))
+    texts = corpus(20, seed=6).texts()
+    nameless = SparseModel.fit(train, labels, replace(SMALL, name_weight=0.0))
+    assert unseen not in nameless.topk(texts, 5)[0]
+    named = SparseModel.fit(train, labels, SMALL)
+    without = [text for text in texts if not re.search(r"common3\b", text)]
+    assert 0 < len(without) < len(texts)
+    assert unseen not in named.topk(without, 5)[0]
+    assert unseen not in named.topk(texts, 1)[0]
     with_name = named.score(["common3 common3", "common4"], np.full((2, 1), unseen))
     assert with_name[0, 0] > 10 * with_name[1, 0]
 

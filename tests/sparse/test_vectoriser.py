@@ -130,3 +130,10 @@ def test_progress_counts_texts(train):
     seen = []
     Vectoriser.fit(train, CONFIG, progress=lambda *call: seen.append(call))
     assert seen == [("reading words", 60, 60)]
+
+
+@pytest.mark.parametrize("texts", [["the red cat"], ["red cat", "blue dog"], ["!", "?"]])
+def test_texts_without_a_word_in_common_have_no_features(texts):
+    vectoriser, features = Vectoriser.fit(Corpus.from_texts(texts), CONFIG)
+    assert vectoriser.n_features == 0
+    assert features.shape == (len(texts), 0)

@@ -28,7 +28,7 @@ from tests.train.runs import (
     entries,
     losses,
     train,
-    train_in_processes,
+    train_all_in_processes,
 )
 
 SHORTLIST = [
@@ -131,20 +131,39 @@ def by_label(predictions, n_labels):
     return dense
 
 
+DEV = tiny_corpus(9, seed=1)
+# Dropout on, so that the random state counts; averaging on, so that its weights do.
+RESUMED = ("encoder.dropout=0.2", "train.averaging=0.8", "train.evaluations=4")
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Finished runs by case, trained when first asked for."""
+    """Finished runs by case and settings, trained when first asked for."""
     folder = tmp_path_factory.mktemp("contract")
     done: dict[tuple, Path] = {}
 
-    def get(case):
-        if case not in done:
-            out = folder / "-".join(case)
-            train(recipe_of(case), out)
-            done[case] = out
-        return done[case]
+    def get(case, *settings):
+        key = (case, settings)
+        if key not in done:
+            out = folder / f"{len(done)}-{'-'.join(case)}"
+            train(recipe_of(case, *settings), out, dev=DEV)
+            done[key] = out
+        return done[key]
 
     return get
+
+
+@pytest.fixture(scope="module")
+def in_two_processes(tmp_path_factory):
+    """The runs of all cases in two processes, and what was said of each."""
+    folder = tmp_path_factory.mktemp("two")
+    outs = {case: folder / "-".join(case) for case in CASES}
+    runs = [(out, SYSTEM_RECIPES[case[0]], *overrides_of(case)) for case, out in outs.items()]
+    said = train_all_in_processes(2, *runs)
+    return {
+        case: (out, sorted(line for line in said if line.startswith(f"{out}: ")))
+        for case, out in outs.items()
+    }
 
 
 def test_every_registered_system_is_here(case):
@@ -264,25 +283,21 @@ def test_label_chunks_give_the_gradients_and_scores_of_all_labels_at_once(case):
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(case, trained, tmp_path):
-    train(recipe_of(case), tmp_path / "again")
+    train(recipe_of(case), tmp_path / "again", dev=DEV)
     assert_same_run(trained(case), tmp_path / "again")
     train(recipe_of(case, "train.seed=1"), tmp_path / "other")
     assert losses(tmp_path / "other") != losses(trained(case))
 
 
 @pytest.mark.parametrize("stop_at", [3, 4])  # in the middle and at the end of an epoch
-def test_a_resumed_run_equals_an_uninterrupted_one(case, tmp_path, stop_at):
-    # Dropout on, so that the random state counts; averaging on, so that its weights do.
-    settings = ["encoder.dropout=0.2", "train.averaging=0.8", "train.evaluations=4"]
-    recipe, dev = recipe_of(case, *settings), tiny_corpus(12, seed=1)
-    train(recipe, tmp_path / "whole", dev=dev)
-    out = tmp_path / "model"
+def test_a_resumed_run_equals_an_uninterrupted_one(case, trained, tmp_path, stop_at):
+    recipe, out = recipe_of(case, *RESUMED), tmp_path / "model"
     with pytest.raises(Interrupted, match=f"stopped at step {stop_at} of 8.*--resume"):
-        train(recipe, out, dev=dev, listener=Recorder(stop_at))
+        train(recipe, out, dev=DEV, listener=Recorder(stop_at))
     assert not out.exists()
     torch.manual_seed(99)  # nothing but the checkpoint decides
-    train(recipe, out, dev=dev, resume=True)
-    assert_same_run(tmp_path / "whole", out)
+    train(recipe, out, dev=DEV, resume=True)
+    assert_same_run(trained(case, *RESUMED), out)
     assert not (tmp_path / "model.run").exists()
 
 
@@ -294,23 +309,20 @@ def test_accumulation_gives_the_run_of_the_large_batch(case, trained, tmp_path, 
 
 @pytest.mark.slow
 @pytest.mark.dist
-def test_two_processes_equal_one(case, tmp_path):
-    name, settings = SYSTEM_RECIPES[case[0]], overrides_of(case)
-    finished = train_in_processes(tmp_path / "two", 2, name, *settings)
-    train(tiny_recipe(name, *settings), tmp_path / "one", dev=tiny_corpus(9, seed=1))
-    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
-    evaluated = [[e for e in entries(tmp_path / n) if "scores" in e] for n in ("one", "two")]
+def test_two_processes_equal_one(case, trained, in_two_processes):
+    one, (two, said) = trained(case), in_two_processes[case]
+    assert losses(two) == pytest.approx(losses(one), rel=1e-4)
+    evaluated = [[e for e in entries(out) if "scores" in e] for out in (one, two)]
     assert [e["step"] for e in evaluated[0]] == [e["step"] for e in evaluated[1]] == [4, 8]
     texts = [document.text for document in tiny_corpus(20, seed=2).documents()]
-    one, two = (Predictor.load(tmp_path / n, device="cpu") for n in ("one", "two"))
     scores = [
         by_label(p.predict(texts, k=len(p.labels), calibrated=False)[COMBINED], len(p.labels))
-        for p in (one, two)
+        for p in (Predictor.load(out, device="cpu") for out in (one, two))
     ]
     np.testing.assert_allclose(scores[1], scores[0], atol=1e-3)
     # The run is told of once, not by every process.
-    silent, told = sorted(finished.stdout.split("\n")[:2])
-    assert silent == "messages: 0"
+    silent, told = said
+    assert silent == f"{two}: 0 messages"
     assert told > silent
 
 

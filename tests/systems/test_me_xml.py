@@ -9,7 +9,6 @@ from torch.nn import functional
 from glocal.config import load_recipe
 from glocal.data.batches import collate
 from glocal.data.tokens import TokenStore
-from glocal.errors import ConfigError
 from glocal.experts.parse import parse_experts
 from glocal.labels.space import LabelSpace
 from glocal.losses.diversity import diversity
@@ -217,17 +216,3 @@ def test_concatenated_layers_make_one_wider_expert():
     (logits,) = expert_logits(system, batch)
     expected = functional.linear(both, system.experts[0].weight, system.experts[0].bias)
     torch.testing.assert_close(logits, expected)
-
-
-@pytest.mark.parametrize(
-    ("experts", "message"),
-    [
-        ("[]", "'experts' is empty"),
-        ('["D-last", "A-7"]', "layer 7 does not exist; the encoder has layers 0 to 2"),
-        ('["D-last", "B-1"]', "'B-1' is not of the form"),
-        ('["A-(1+2)"]', "only document experts concatenate"),
-    ],
-)
-def test_wrong_experts(experts, message):
-    with pytest.raises(ConfigError, match=message.replace("(", r"\(").replace("[", r"\[")):
-        build(f"experts={experts}")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from glocal.data import LabelTable
 from glocal.encoders.encoder import Features
 from glocal.errors import ConfigError
 from glocal.experts.scattered import look_up, spread
@@ -53,6 +54,44 @@ def test_log_odds_at_any_labels():
     assert np.allclose(found, np.take_along_axis(expected, candidates.numpy(), axis=1))
 
 
+def test_labels_without_training_texts_have_a_lowest_of_their_own():
+    known = torch.tensor([[5, 3, 4, 1], [-1, 3, 5, 0]])
+    odds = torch.tensor([[-6.0, -8.0, 2.0, -3.0], [1.0, -9.0, 1.0, -2.0]])
+    unseen = torch.tensor([False, False, True, True, False, True])
+    expert = SparseExpert(name="S", n_labels=6, unseen=unseen)
+    state = expert.prepare(Features({}, None, extra={SPARSE: known, SPARSE_ODDS: odds}))
+    expected = torch.tensor([[-3.0, -3, -8, -8, 2, -6], [-2.0, -2, -9, -9, -2, 1]])
+    assert torch.equal(expert.logits(state, slice(0, 6)), expected)
+    assert torch.equal(
+        expert.logits(state, torch.tensor([[2, 0], [5, 1]])),
+        expected.gather(1, torch.tensor([[2, 0], [5, 1]])),
+    )
+
+
+def test_rows_hold_the_best_labels_without_training_texts_too():
+    table = LabelTable(["cat", "hat", "zoo"], ["cat", "cats", "zoo"])
+    labels = LabelSpace.build(TRAIN, table=table, score_unseen=True)
+    model = SparseModel.fit(TRAIN, labels, alone().sparse)
+    rows = SparseCompanion(model, labels.counts).rows(DEV)
+    width = len(labels) + 2
+    assert rows[SPARSE].shape == (len(DEV), width)
+    assert (rows[SPARSE][:, :2] == -1).all(), "with so few labels all are there already"
+    assert (np.sort(rows[SPARSE][:, 2:]) == np.arange(len(labels))).all()
+
+
+def test_rows_of_some_labels_alone_leave_out_the_others():
+    labels = LabelSpace.build(TRAIN)
+    companion = SparseCompanion(SparseModel.fit(TRAIN, labels, alone().sparse), labels.counts)
+    allowed = np.zeros(len(labels), dtype=bool)
+    allowed[[2, 5]] = True
+    rows = companion.rows_of(["a red cat"], allowed=allowed)
+    every = companion.rows_of(["a red cat"])
+    assert set(rows[SPARSE][0]) == {2, 5, -1}
+    for label in (2, 5):
+        mine, theirs = (r[SPARSE_ODDS][r[SPARSE] == label] for r in (rows, every))
+        assert np.array_equal(mine, theirs)
+
+
 def test_spread_and_look_up_agree():
     random = np.random.default_rng(0)
     known = torch.from_numpy(np.stack([random.permutation(9)[:4] for _ in range(5)]))
@@ -69,7 +108,7 @@ def test_spread_and_look_up_agree():
 def test_rows_are_the_models_best_labels():
     labels = LabelSpace.build(TRAIN)
     recipe = alone()
-    companion = SparseCompanion(SparseModel.fit(TRAIN, labels, recipe.sparse))
+    companion = SparseCompanion(SparseModel.fit(TRAIN, labels, recipe.sparse), labels.counts)
     rows = companion.rows(DEV)
     best, probabilities = companion.model.topk(DEV.texts(), rows[SPARSE].shape[1])
     assert np.array_equal(rows[SPARSE], best)

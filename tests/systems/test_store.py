@@ -65,7 +65,8 @@ def test_it_holds_the_files_that_the_architecture_page_lists(folder):
     paragraph = ARCHITECTURE.read_text("utf-8").split("**Model directory**")[1].split("\n\n")[0]
     listed = re.findall(r"`([\w./]+\.(?:toml|parquet|json|safetensors|jsonl|md))`", paragraph)
     assert len(listed) >= 8
-    assert set(files(folder)) == set(listed)
+    # A model of one member has no folder of members.
+    assert set(files(folder)) == {name for name in listed if not name.startswith("members/")}
 
 
 def test_no_file_is_a_pickle(folder):

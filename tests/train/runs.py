@@ -79,16 +79,30 @@ def environment():
 
 def train_in_processes(out, processes, recipe, *overrides):
     """Train with `torchrun` on the CPU; the recipe and the data are those of `tests.tiny`."""
+    train_all_in_processes(processes, (out, recipe, *overrides))
+
+
+def train_all_in_processes(processes, *runs):
+    """Train several recipes after one start of `torchrun`, which takes longer than the training.
+
+    Args:
+        processes: How many.
+        runs: (out, recipe's name, *overrides) of each run, one after the other.
+
+    Returns:
+        What all processes wrote to stdout, line by line.
+    """
+    listed = json.dumps([[str(part) for part in run] for run in runs])
     command = [
         sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}",
         "--master-addr=127.0.0.1", f"--master-port={_free_port()}",
-        "-m", "tests.train.worker", str(out), recipe, *overrides,
+        "-m", "tests.train.worker", listed,
     ]  # fmt: skip
     finished = subprocess.run(
         command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=240
     )
     assert finished.returncode == 0, finished.stderr[-4000:]
-    return finished
+    return finished.stdout.splitlines()
 
 
 def _free_port():

@@ -17,25 +17,30 @@ pytestmark = [
 ]
 
 
-def batch_of(tokenizer, texts, gold):
+def batch_of(tokenizer, texts, gold, chunking):
     random = np.random.default_rng(int(gold.sum()))
     scope = np.stack([random.permutation(22)[:5] for _ in texts]).astype(np.int32)
     scope[:, 4] = -1
     votes = random.random((len(texts), 5), dtype=np.float32)
     extra = {"scope": torch.from_numpy(scope), "scope_weight": torch.from_numpy(votes)}
     tokens = [np.array(ids) for ids in tokenizer.encode_batch(texts, 24)]
-    batch = collate(tokens, np.arange(len(texts)), pad_id=0, left=False, multiple=8)
+    options = {"pad_id": 0, "left": False, "multiple": 8, "chunking": chunking}
+    batch = collate(tokens, np.arange(len(texts)), **options)
     padded = torch.full((len(texts), 8), -1)
     padded[:, : gold.shape[1]] = gold
     changes = {"gold": padded, "padded": True, "extra": extra}
     return replace(batch, denominator=float(len(texts)), **changes)
 
 
+LONG = ("encoder.max_length=8", "encoder.document_length=24", "encoder.overlap=2")
+
 CASES = [
     ("glocalxml",),
     ("glocalxml", 'experts=["D-last", "A-1", "T"]'),
     ("treaderxml",),
     ("treaderxml", "reader.votes=true", "reader.scope=mean"),
+    ("glocalxml", *LONG),
+    ("glocalxml", *LONG, "document.reads=chunks"),
 ]
 
 
@@ -53,7 +58,8 @@ def test_a_replayed_step_equals_a_plain_one(case):
     replayed = 0
     for turn in range(6):
         gold = torch.tensor([[turn, 7], [3, 19 - turn]])
-        batch = batch_of(tokenizer, texts[turn % 2], gold)
+        batch = batch_of(tokenizer, texts[turn % 2], gold, system.chunking)
+        assert (batch.tail is None) == (system.chunking is None)
         loss = graphs.step(batch, progress)
         if loss is None:  # met for the first time
             continue

@@ -1,4 +1,7 @@
-"""The command line's training run, stopped by Ctrl-C and by a kill, and resumed."""
+"""The command line's training run, stopped by Ctrl-C and by a kill, and resumed.
+
+What is stopped runs in a process of its own; what goes on afterwards runs in this one.
+"""
 
 import signal
 import subprocess
@@ -8,37 +11,38 @@ import time
 import pytest
 
 from glocal.data.writers import write_corpus
+from tests.cli.conftest import invoke
 from tests.tiny import FAST, tiny_corpus
 from tests.train.runs import ROOT, assert_same_run, environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.dist]
 
-SETTINGS = [*FAST, "encoder.dropout=0.1", "train.batch_size=2", "train.epochs=8"]
+SETTINGS = [*FAST, "encoder.dropout=0.1", "train.batch_size=2", "train.epochs=5"]
 
 
 class Run:
-    """`glocal train` on one file, in processes of its own."""
+    """`glocal train` on one file."""
 
     def __init__(self, folder):
-        self.file, self.cache = folder / "train.jsonl", folder / "cache"
+        self.file = folder / "train.jsonl"
         write_corpus(tiny_corpus(96), self.file)
 
-    def start(self, out, *options):
+    def arguments(self, out):
         settings = [part for setting in SETTINGS for part in ("-s", setting)]
-        command = [
-            sys.executable, "-m", "glocal", "train", str(self.file), "--out", str(out),
-            *settings, *options,
-        ]  # fmt: skip
+        return ["train", str(self.file), "--out", str(out), "--device", "cpu", *settings]
+
+    def start(self, out):
+        """In a process of its own."""
         return subprocess.Popen(
-            command, cwd=ROOT, env={**environment(), "GLOCAL_CACHE": str(self.cache)}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [sys.executable, "-m", "glocal", *self.arguments(out)], cwd=ROOT, env=environment(),
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     def finish(self, out, *options):
-        process = self.start(out, *options)
-        _, errors = process.communicate(timeout=200)
-        assert process.returncode == 0, errors
-        return errors
+        """In this process; what it says."""
+        result = invoke(*self.arguments(out), *options)
+        assert result.exit_code == 0, result.output
+        return result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +53,11 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def whole(run, tmp_path_factory):
     """The same run, uninterrupted."""
-    out = tmp_path_factory.mktemp("whole") / "m"
-    run.finish(out)
-    return out
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLOCAL_CACHE", str(folder / "cache"))
+        run.finish(folder / "m")
+    return folder / "m"
 
 
 def wait_for(condition, process):

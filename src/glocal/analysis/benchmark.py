@@ -58,8 +58,12 @@ def usable_cores() -> int:
 
 
 def default_recipes() -> list[str]:
-    """The built-in recipes that fit any data set: not those of a paper's data, nor the demo's."""
-    return [name for name in recipe_names() if "-paper-" not in name and name != "demo"]
+    """The built-in recipes that fit any data set: not those of a paper's data, nor the demo's.
+
+    Nor `auto`, which is one of the others.
+    """
+    left_out = {"demo", "auto"}
+    return [name for name in recipe_names() if "-paper-" not in name and name not in left_out]
 
 
 def choose_contenders(

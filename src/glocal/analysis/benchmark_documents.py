@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glocal.data.atomic import atomic_write
 from glocal.errors import DataError
 from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
@@ -18,15 +21,23 @@ from glocal.metrics.names import RANKING, MetricName
 from glocal.predict.predictions import Predictions
 from glocal.predict.scoring import Scorer
 
-__all__ = ["compare_folders", "document_scores", "load_document_scores", "save_document_scores"]
+__all__ = [
+    "compare_folders",
+    "document_scores",
+    "load_comparable",
+    "load_document_scores",
+    "save_document_scores",
+]
 
 FILE = "documents.parquet"
 _MEASURED_ON = b"measured_on"
 
 
-def document_scores(found: Predictions, gold: Any, ks: Sequence[int]) -> dict[str, DocumentScores]:
-    """The ranking metrics of every document with gold."""
-    scorer = Scorer(gold, depth=max(ks))
+def document_scores(
+    found: Predictions, gold: Any, ks: Sequence[int], *, counts: NDArray[np.integer]
+) -> dict[str, DocumentScores]:
+    """The ranking metrics of every document with gold; `counts` are those of the label space."""
+    scorer = Scorer(gold, depth=max(ks), counts=counts)
     names = [MetricName(family, k) for family in RANKING for k in ks]
     return {str(name): scorer.document_scores(name, found) for name in names}
 
@@ -80,11 +91,22 @@ def compare_folders(first: Path, second: Path) -> dict[str, BootstrapResult]:
     Raises:
         DataError: When they were measured on different texts.
     """
-    (a, a_measured), (b, b_measured) = load_document_scores(first), load_document_scores(second)
-    if a_measured != b_measured:
-        raise DataError(
-            f"{first} and {second} were measured on different test texts or labels, so they "
-            "cannot be compared document by document",
-            path=second / FILE,
-        )
+    a, measured_on = load_document_scores(first)
+    b = load_comparable(second, measured_on)
     return {metric: paired_bootstrap(a[metric], b[metric]) for metric in a if metric in b}
+
+
+def load_comparable(folder: Path, measured_on: str) -> dict[str, DocumentScores]:
+    """A row's scores by metric, of the texts and labels of this hash.
+
+    Raises:
+        DataError: When there are none, or they are of other texts.
+    """
+    scores, hashed = load_document_scores(folder)
+    if hashed != measured_on:
+        raise DataError(
+            "measured on different test texts or labels, so documents cannot be compared one by "
+            "one; measure both rows on the same file",
+            path=folder / FILE,
+        )
+    return scores

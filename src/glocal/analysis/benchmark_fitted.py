@@ -165,7 +165,8 @@ class _Told(TrainListener):
     def on_step(self, info: Mapping[str, Any]) -> None:
         """How far it is."""
         share = 100 * info["step"] / max(1, info["steps"])
-        self.say(f"{share:.1f} % (step {info['step']:,} of {info['steps']:,})")
+        member = f"{info['member']}, " if "member" in info else ""
+        self.say(f"{member}{share:.1f} % (step {info['step']:,} of {info['steps']:,})")
         self.spent.note()
 
     def on_message(self, text: str) -> None:
@@ -186,7 +187,7 @@ def _train_recipe(
 
     torch.set_num_threads(job.threads)
     model = folder / "model"
-    trained, resume = (model / "glocal.toml").is_file(), RunFolder(model).latest() is not None
+    trained, resume = (model / "glocal.toml").is_file(), RunFolder(model).unfinished
     spent = Spent(folder / "spent.json", resume=trained or resume)
     total = spent.before
     if not trained:

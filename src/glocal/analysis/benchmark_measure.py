@@ -62,7 +62,10 @@ def measure(job: Job, say: Say) -> Row:
     fitted.labels.save(folder / "labels.parquet")
     report = _report(fitted, predictions["test"], splits, job.ks)
     scores = document_scores(
-        predictions["test"]["combined"], fitted.labels.encode(splits["test"]), job.ks
+        predictions["test"]["combined"],
+        fitted.labels.encode(splits["test"]),
+        job.ks,
+        counts=fitted.labels.counts,
     )
     save_document_scores(folder, scores, measured_on=job.measured_on)
     return Row(
@@ -112,7 +115,8 @@ def _dev_scores(
     gold = fitted.labels.encode(splits["dev"])
     if not gold.nnz:
         return {}
-    found = document_scores(predictions["dev"]["combined"], gold, ks)
+    best, counts = predictions["dev"]["combined"], fitted.labels.counts
+    found = document_scores(best, gold, ks, counts=counts)
     return {metric: scores.value for metric, scores in found.items()}
 
 

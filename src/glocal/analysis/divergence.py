@@ -83,10 +83,10 @@ def expert_divergence(
     system = predictor.system
     if not isinstance(system, ExpertMixture) or len(system.expert_names) != 2:
         raise ConfigError(
-            "the divergence of two experts needs a model with exactly two, not "
-            f"{', '.join(system.expert_names)}"
+            "the divergence of two experts needs a model of one member with exactly two, not of "
+            f"{predictor.recipe.train.members} with {', '.join(system.expert_names)}"
         )
-    tokens = tokenise(corpus, predictor.tokenizer, max_length=predictor.recipe.encoder.max_length)
+    tokens = tokenise(corpus, predictor.tokenizer, max_length=predictor.recipe.encoder.tokens_read)
     gold = predictor.labels.encode(corpus)
     facts, extra = predictor.tokenizer.facts, predictor.extra(corpus)
     totals, done, with_gold = torch.zeros(3, dtype=torch.float64), 0, 0
@@ -99,6 +99,7 @@ def expert_divergence(
             gold=gold,
             n_labels=system.n_labels,
             extra=extra,
+            chunking=system.chunking,
         ).to(predictor.device)
         totals += batch_divergence(system, batch).cpu()
         with_gold += int((batch.gold >= 0).any(1).sum())

@@ -84,7 +84,7 @@ def _train_and_measure(job: Job, listener: TrainListener) -> Outcome:
             out=job.model_path,
             dev=job.data.dev,
             label_table=job.data.label_table,
-            resume=RunFolder(job.model_path).latest() is not None,
+            resume=RunFolder(job.model_path).unfinished,
             device=job.device,
             listener=listener,
         )

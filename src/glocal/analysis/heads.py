@@ -113,11 +113,18 @@ def measure_heads(
 
     from glocal.analysis.head_bench import Workload
 
-    place = torch.device(device)
+    try:
+        place = torch.device(device)
+    except RuntimeError as error:
+        raise ConfigError(f"the device must be cpu, cuda or cuda:N, not '{device}'") from error
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("the device cuda was asked for, but PyTorch sees no GPU")
-    for count in label_counts:
-        partition_sizes(count, max(PARTITIONS.values(), key=len))  # too few labels: an error now
+    most, fewest = max(map(len, PARTITIONS.values())), min(label_counts)
+    if fewest < most:
+        raise ConfigError(
+            f"only {fewest} labels: the layers compared have up to {most} clusters, so there must "
+            f"be at least {most} labels"
+        )
     # The first step of a process sets up libraries; it is nobody's cost.
     _train_and_predict(Workload(100, width=width, batch=batch), None, q, 1, place)
     rows: list[HeadCost] = []

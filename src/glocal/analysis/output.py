@@ -18,7 +18,7 @@ def budget(recipes: Sequence[Recipe]) -> str:
     """What every variant was given, and what differs between them is left out."""
     facts: dict[str, set[Any]] = {
         "encoder {}": {r.encoder.name for r in recipes},
-        "{} tokens": {r.encoder.max_length for r in recipes},
+        "{} tokens": {r.encoder.tokens_read for r in recipes},
         "{} epochs": {r.train.epochs for r in recipes},
         "batches of {}": {r.train.batch_size for r in recipes},
         "seed {}": {r.train.seed for r in recipes},

@@ -185,7 +185,10 @@ def _table(name: str, mapping: Mapping[str, Any], problems: list[str]) -> Varian
     if not isinstance(rows, list) or not rows:
         problems.append("a table needs at least one [[variants]]")
         rows = []
-    variants = tuple(_variant(row, number, problems) for number, row in enumerate(rows, 1))
+    variants = tuple(
+        _variant(_mapping(row, f"variant {number}", problems), number, problems)
+        for number, row in enumerate(rows, 1)
+    )
     names = [variant.name for variant in variants]
     for repeated in sorted({n for n in names if names.count(n) > 1}):
         problems.append(f"two variants are called '{repeated}'")
@@ -194,7 +197,7 @@ def _table(name: str, mapping: Mapping[str, Any], problems: list[str]) -> Varian
         str(mapping.get("title", name)),
         str(mapping.get("recipe", "glocalxml")),
         variants,
-        settings=dict(_flatten(mapping.get("settings", {}))),
+        settings=dict(_flatten(_mapping(mapping.get("settings", {}), "'settings'", problems))),
         parts=bool(mapping.get("parts", False)),
         published=str(mapping.get("published", "")),
     )
@@ -209,9 +212,26 @@ def _variant(row: Mapping[str, Any], number: int, problems: list[str]) -> Varian
             f"{where}'name' must be letters, digits, dots and dashes, as it names a folder, "
             f"not {name!r}"
         )
-    settings = dict(_flatten(row.get("settings", {})))
-    published = row.get("published", {})
-    return Variant(str(name), str(row.get("title", name)), settings, published)
+    settings = _mapping(row.get("settings", {}), f"{where}'settings'", problems)
+    published = _published(row.get("published", {}), f"{where}'published'", problems)
+    return Variant(str(name), str(row.get("title", name)), dict(_flatten(settings)), published)
+
+
+def _mapping(value: Any, what: str, problems: list[str]) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    problems.append(f"{what} must be a table such as {{ key = 1 }}, not {value!r}")
+    return {}
+
+
+def _published(value: Any, what: str, problems: list[str]) -> Mapping[str, Sequence[float]]:
+    scores = _mapping(value, what, problems)
+    for part, numbers in scores.items():
+        if not (isinstance(numbers, list) and all(isinstance(n, int | float) for n in numbers)):
+            problems.append(
+                f"{what} of '{part}' must be a list of numbers (P@1, P@3, P@5), not {numbers!r}"
+            )
+    return scores
 
 
 def _unknown_keys(mapping: Mapping[str, Any], known: set[str], where: str) -> list[str]:

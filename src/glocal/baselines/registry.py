@@ -76,8 +76,10 @@ class BaselineSpec:
             MissingExtraError: With the `pip install` line.
         """
         if not self.version:
+            features = ["scikit-learn"] if "sklearn" in self.imports else []
+            needed = " and ".join(dict.fromkeys([self.package, *features]))
             raise MissingExtraError(
-                f"the baseline '{self.name}' needs {self.package} and scikit-learn; run: {PIP}"
+                f"the baseline '{self.name}' needs {needed}, not all installed; run: {PIP}"
             )
 
 

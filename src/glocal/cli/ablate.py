@@ -23,6 +23,7 @@ from glocal.cli.options import (
     Override,
     SkipBadRows,
     TextField,
+    check_folder,
 )
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def ablate(
         from glocal.analysis.plots import check_plots
 
         check_plots()
+    check_folder(out)
     data = read_study_data(train, dev, test, reading, labels=labels)
 
     from glocal.analysis.ablation import Ablation
@@ -139,16 +141,25 @@ def read_study_data(
     """The texts of a study, and the names and parents of their labels."""
     from glocal.analysis.study import StudyData
     from glocal.data.label_table import read_label_table
-    from glocal.errors import ConfigError
+    from glocal.errors import ConfigError, DataError
 
     if dev is None and test is None:  # before anything is read
         raise ConfigError("there is nothing to measure on: give --test, --dev or both")
-    return StudyData(
+    data = StudyData(
         read_file(train, require_labels=True, **reading),
         dev=read_file(dev, **reading) if dev else None,
         test=read_file(test, **reading) if test else None,
         label_table=read_label_table(labels) if labels else None,
     )
+    measured = data.measured
+    starts = range(0, len(measured), 4096)  # most often the first text has labels
+    if not any(any(measured.labels(start, start + 4096)) for start in starts):
+        raise DataError(
+            f"none of its {len(measured)} texts has labels, so nothing can be measured on it; "
+            "check its labels column",
+            path=measured.source,
+        )
+    return data
 
 
 def study_view() -> StudyView:
@@ -186,6 +197,6 @@ def finish(paths: Sequence[Path], outcomes: Sequence[Outcome]) -> None:
     if failed:
         console.error(
             f"{len(failed)} of {len(outcomes)} variants failed: {', '.join(failed)}\n"
-            "The others are kept; repeat the command to try the failed ones again."
+            "What is finished is kept; repeat the command to try the rest again."
         )
         raise typer.Exit(1)

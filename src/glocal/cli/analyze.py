@@ -35,6 +35,7 @@ from glocal.cli.options import (
     Override,
     SkipBadRows,
     TextField,
+    check_folder,
     split_models_and_file,
 )
 from glocal.errors import ConfigError
@@ -109,6 +110,7 @@ def layers(
     table = layer_table(second_expert=second_expert, recipe=recipe, overrides=override or ())
     chosen = [] if wanted is None else on_layers(table, wanted)
     recipes = resolve(table, override or ())
+    check_folder(out)
     data = read_study_data(train, dev, test, reading)
 
     from glocal.analysis.study import Study
@@ -179,7 +181,10 @@ def bands(
     from glocal.labels.bands import Bands
 
     models, file = split_models_and_file(paths, command="analyze bands", most=2)
-    ranges = Bands.parse(band_ranges) if band_ranges else Bands()
+    if len(set(models)) < len(models):
+        raise ConfigError(f"{models[0]} is given twice; give two models, or it alone")
+    ranges = Bands() if band_ranges is None else Bands.parse(band_ranges)
+    check_folder(out)
     if plots and out is not None:
         from glocal.analysis.plots import check_plots
 

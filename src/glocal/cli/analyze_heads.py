@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import AsJson
+from glocal.cli.options import AsJson, check_folder
 from glocal.errors import ConfigError
 
 __all__ = ["heads"]
@@ -41,6 +41,7 @@ def heads(
     from glocal.analysis.heads import LABEL_COUNTS, measure_heads
 
     counts = LABEL_COUNTS if labels is None else _parse_counts(labels)
+    check_folder(out)
     if plots and out is not None:
         from glocal.analysis.plots import check_plots
 
@@ -67,8 +68,9 @@ def heads(
 
 def _parse_counts(text: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",")]
+        counts = [int(part) for part in text.split(",")]
     except ValueError:
-        raise ConfigError(
-            f"--labels {text}: expected numbers of labels, such as 4000,30000"
-        ) from None
+        counts = []
+    if not counts or min(counts) < 1:
+        raise ConfigError(f"--labels {text}: expected numbers of labels, such as 4000,30000")
+    return counts

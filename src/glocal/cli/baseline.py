@@ -21,6 +21,7 @@ from glocal.cli.options import (
     LabelsField,
     SkipBadRows,
     TextField,
+    check_folder,
 )
 
 if TYPE_CHECKING:
@@ -93,18 +94,23 @@ def baseline(
         _list(as_json=as_json)
         return
     from glocal.analysis.benchmark import Conditions, measure_alone, usable_cores
+    from glocal.analysis.benchmark_documents import load_comparable
     from glocal.analysis.benchmark_rows import baseline_contender
     from glocal.errors import ConfigError
 
     contender = baseline_contender(name, matched=matched, seed=seed)
     if train is None or test is None:
         raise ConfigError(f"`glocal baseline {name}` needs two files: TRAIN and TEST")
+    check_folder(out)
     data = read_study_data(train, dev, test, reading)
+    if against is not None:  # before the work, rather than after it
+        load_comparable(against, data.measuring_hash)
     conditions = Conditions(threads or usable_cores())
     with _folder(out) as folder:
         row = measure_alone(contender, data, conditions, folder=folder, view=benchmark_view())
         if not row.is_done:
-            console.error(f"{name} failed: {row.error}\nIts log is {folder / 'log.txt'}.")
+            log = f"Its log is {folder / 'log.txt'}." if out else "With --out its log is kept."
+            console.error(f"{name} failed: {row.error}\n{log}")
             raise typer.Exit(1)
         comparison = None if against is None else _compare(folder, against)
     if as_json:

@@ -23,7 +23,9 @@ from glocal.cli.options import (
     Override,
     SkipBadRows,
     TextField,
+    check_folder,
 )
+from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,6 +112,9 @@ def benchmark(
         only=_names(only) or (),
         seed=seed,
     )
+    if not contenders:
+        raise ConfigError("nothing to measure: name some --recipes or --baselines instead of none")
+    check_folder(out)
     if baselines is None:
         _note_missing()
     conditions = Conditions(threads or usable_cores(), device, batch_size, labels)
@@ -148,8 +153,6 @@ def _read(
     reading: dict[str, Any],
     labels: str | None,
 ) -> StudyData:
-    from glocal.errors import ConfigError
-
     if train is None or dev is None or test is None:
         raise ConfigError("`glocal benchmark` needs three files, TRAIN DEV TEST, or --report-only")
     return read_study_data(train, dev, test, reading, labels=labels)
@@ -178,6 +181,6 @@ def _fail_if_any(rows: Sequence[Row]) -> None:
     if failed:
         console.error(
             f"{len(failed)} of {len(rows)} rows failed: {', '.join(failed)}\n"
-            "The others are kept; repeat the command to try the failed ones again."
+            "What is finished is kept; repeat the command to try the rest again."
         )
         raise typer.Exit(1)

@@ -66,8 +66,11 @@ def demo(
 ) -> None:
     """Train a model on the built-in data, evaluate it, tag and explain three texts."""
     from glocal.config import load_recipe
+    from glocal.errors import require
 
     settings = load_recipe(recipe, override or ())
+    if baseline:  # said now rather than after the training
+        require("sklearn", extra="demo", purpose="the baseline (--no-baseline does without)")
     data = _load(texts)
 
     from glocal.cli.train import summary

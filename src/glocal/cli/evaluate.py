@@ -22,12 +22,15 @@ from glocal.cli.options import (
     parse_ks,
     split_models_and_file,
 )
+from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from glocal.data.corpus import Corpus
+    from glocal.labels.bands import Bands
     from glocal.metrics.bootstrap import BootstrapResult
+    from glocal.predict.band_ranking import BandRanking
     from glocal.predict.evaluation import EvaluationReport
 
 __all__ = ["app", "print_report"]
@@ -57,6 +60,14 @@ def evaluate(
     threshold: Annotated[
         float, typer.Option(min=0, max=1, help="Probability from which a label counts as given.")
     ] = 0.5,
+    within_bands: Annotated[
+        bool,
+        typer.Option(
+            "--within-bands",
+            help="Also rank each band's labels among themselves, unseen ones too "
+            "(bands few=1-50,frequent=51- unless --bands says otherwise).",
+        ),
+    ] = False,
     as_json: AsJson = False,
     skip_bad_rows: SkipBadRows = False,
     batch_size: BatchSize = 64,
@@ -78,6 +89,10 @@ def evaluate(
     }
     ks = parse_ks(k)
     models, file = split_models_and_file(paths, command="eval", most=2)
+    if within_bands and len(models) > 1:
+        raise ConfigError(
+            "--within-bands is for one model, and two are given; evaluate them one by one"
+        )
 
     from glocal.labels.bands import Bands
 
@@ -89,13 +104,39 @@ def evaluate(
     }
     corpus = read_file(file, **reading)
     reports, comparison = _evaluate(models, corpus, options, device=device, batch_size=batch_size)
+    rankings: list[BandRanking] = []
+    if within_bands:
+        found = options["bands"]
+        rankings = _rank(models[0], corpus, found, k=max(ks), device=device, batch_size=batch_size)
     if as_json:
-        typer.echo(json.dumps(_as_dict(reports, comparison), indent=2))
+        result = _as_dict(reports, comparison)
+        if within_bands:
+            result["within_bands"] = [ranking.to_dict() for ranking in rankings]
+        typer.echo(json.dumps(result, indent=2))
         return
     for path, report in reports.items():
         print_report(report, title=path)
+    if rankings:
+        _print_rankings(rankings)
     if comparison is not None:
         _print_comparison(models, comparison)
+
+
+def _rank(
+    model: Path,
+    corpus: Corpus,
+    bands: Bands | None,
+    *,
+    k: int,
+    device: str,
+    batch_size: int,
+) -> list[BandRanking]:
+    from glocal.predict.band_ranking import rank_within_bands
+    from glocal.predict.predictor import Predictor
+
+    predictor = Predictor.load(model, device=device, batch_size=batch_size)
+    with console.progress_bar("ranking within bands") as progress:
+        return rank_within_bands(predictor, corpus, bands=bands, k=k, progress=progress)
 
 
 def _evaluate(
@@ -133,6 +174,30 @@ def _as_dict(
         "models": {path: report.to_dict() for path, report in reports.items()},
         "comparison": {metric: result.to_dict() for metric, result in comparison.items()},
     }
+
+
+def _print_rankings(rankings: list[BandRanking]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title="Labels of a band ranked among themselves, with 95% bootstrap intervals",
+        caption="with gold: only the labels that some of these texts have compete",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    metrics = list(rankings[0].scores)
+    for name in ("band", "", "labels", "texts", *metrics):
+        table.add_column(name, justify="left" if name in ("band", "") else "right")
+    for ranking in rankings:
+        values = [
+            f"{100 * v.value:.1f} ({100 * v.low:.1f} to {100 * v.high:.1f})"
+            for v in ranking.scores.values()
+        ]
+        compete = f"{ranking.n_labels:,}" + (" with gold" if ranking.with_gold else "")
+        table.add_row(ranking.band, ranking.part, compete, f"{ranking.n_documents:,}", *values)
+    console.stdout().print(table)
 
 
 def _print_comparison(models: list[Path], comparison: dict[str, BootstrapResult]) -> None:

@@ -66,6 +66,7 @@ def _describe_os_error(error: OSError) -> str:
         errno.EPERM: "check the permissions, or choose another place",
         errno.EROFS: "it cannot be written to; choose another place",
         errno.ENOENT: "check the path",
+        errno.EEXIST: "a folder was expected, and a file of this name is there",
         errno.EISDIR: "a file was expected",
         errno.ENOTDIR: "a folder was expected",
     }.get(error.errno or 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ __all__ = [
     "SkipBadRows",
     "TextField",
     "TopK",
+    "check_folder",
     "choose_k",
     "parse_ks",
     "split_models_and_file",
@@ -63,6 +65,21 @@ TextField = Annotated[str, typer.Option(help="Field or column of the text.")]
 LabelsField = Annotated[str, typer.Option(help="Field or column of the labels.")]
 IdField = Annotated[str, typer.Option(help="Field or column of the id.")]
 LabelSeparator = Annotated[str, typer.Option(help="What separates labels in one string.")]
+
+
+def check_folder(out: Path | None) -> None:
+    """Refuse a place for results that cannot be a folder, before any work is done for them.
+
+    Raises:
+        ConfigError: A file is in the way, or nothing can be written there.
+    """
+    if out is None:
+        return
+    nearest = next(place for place in (out, *out.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise ConfigError(f"--out {out}: {nearest} is a file; give a folder, or a new name for one")
+    if not os.access(nearest, os.W_OK):
+        raise ConfigError(f"--out {out}: {nearest} cannot be written to; choose another place")
 
 
 def parse_ks(text: str) -> tuple[int, ...]:

@@ -17,6 +17,13 @@ from glocal.cli.options import Override
 
 __all__ = ["app", "documented_toml"]
 
+WHEN = {
+    "fast": "no GPU, or an answer within minutes",
+    "balanced": "a GPU, or a CPU and hours",
+    "best": "accuracy before all; three times the cost",
+    "auto": "not sure; give a --budget if time is short",
+}
+
 app = typer.Typer(help="List the built-in recipes, or show one with all its settings.")
 
 
@@ -32,7 +39,7 @@ def list_recipes(
     *, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
 ) -> None:
     """List the built-in recipes."""
-    from glocal.config import load_recipe, recipe_names
+    from glocal.config import PRESETS, load_recipe, recipe_names
 
     rows = {name: load_recipe(name) for name in recipe_names()}
     if as_json:
@@ -40,9 +47,14 @@ def list_recipes(
         return
     from rich.table import Table
 
+    presets = Table("preset", "when", "what", box=None, pad_edge=False)
+    for name in PRESETS:
+        presets.add_row(name, WHEN[name], rows.pop(name).description)
     table = Table("recipe", "encoder", "experts", "about", box=None, pad_edge=False)
     for name, recipe in rows.items():
         table.add_row(name, recipe.encoder.name, " + ".join(recipe.experts), recipe.description)
+    console.stdout().print(presets)
+    console.stdout().print()
     console.stdout().print(table)
     console.note("`glocal recipes show NAME` prints every setting of one.")
 

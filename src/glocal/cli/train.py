@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from glocal.cli.options import (
     SkipBadRows,
     TextField,
 )
+from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from glocal.train import FitResult
@@ -38,6 +40,13 @@ def train(
         str, typer.Option("--recipe", "-r", help="A recipe's name, or a path ending in .toml.")
     ] = "glocalxml",
     override: Override = None,
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="Time the run may take, such as 90s, 10m or 2h; fewer epochs if need be.",
+            show_default="any",
+        ),
+    ] = "",
     dev: Annotated[
         str | None, typer.Option(help="Texts to choose the best checkpoint and calibrate on.")
     ] = None,
@@ -60,6 +69,9 @@ def train(
 
     FILE is JSONL, CSV, TSV, Parquet, one of the XMC layouts, any of them gzipped, or the name of a
     built-in set such as icd10cm:train. Several files make one training set.
+
+    The recipes fast, balanced and best are presets; auto chooses one of them by the data, the
+    machine and --budget, and says what it chose.
     """
     reading: dict[str, Any] = {
         "format": format,
@@ -71,7 +83,8 @@ def train(
     }
     from glocal.config import load_recipe
 
-    settings = load_recipe(recipe, override or ())  # before the data, which takes longer to read
+    # Before the data, which takes longer to read.
+    settings = load_recipe(recipe, [*(override or ()), *_budget_override(budget, override or ())])
     corpus = read_files(files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None
     label_table = _label_table(labels)
@@ -96,6 +109,26 @@ def train(
         f"\nNext:\n  glocal eval {out} test.jsonl\n  glocal predict {out} texts.jsonl -k 5\n"
         f'  glocal explain {out} "a text to tag"'
     )
+
+
+def _budget_override(budget: str, overrides: Sequence[str]) -> list[str]:
+    """The setting behind `--budget`, checked.
+
+    Raises:
+        ConfigError: When it is not a time, or the epochs it would decide are given as well.
+    """
+    from glocal.train.budget import parse_budget
+
+    if not budget:
+        return []
+    parse_budget(budget)
+    given = [text for text in overrides if text.partition("=")[0].strip() == "train.epochs"]
+    if given:
+        raise ConfigError(
+            f"--budget {budget} decides the number of epochs, and so does -s {given[0]}; "
+            "leave one of them out"
+        )
+    return [f'train.budget="{budget}"']
 
 
 def _label_table(path: str | None) -> Any:

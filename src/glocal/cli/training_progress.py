@@ -5,13 +5,13 @@ Speed, time left, loss and the last dev score are in one line; messages of the r
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 from glocal.cli import console
+from glocal.train.budget import format_seconds
 from glocal.train.listener import TrainListener
 
 __all__ = ["TrainingProgress", "format_scores", "format_seconds"]
@@ -38,13 +38,14 @@ class TrainingProgress(TrainListener):
         self._take_down()
 
     def on_start(self, info: Mapping[str, Any]) -> None:
-        """Put up the bar."""
+        """Put up the bar; the one of a member before goes."""
+        self._take_down()
         if console.settings.quiet or not console.stderr().is_terminal:
             return
         from rich.progress import BarColumn, Progress, TextColumn
 
         self._bar = Progress(
-            TextColumn("training"),
+            TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%  {task.fields[state]}"),
             console=console.stderr(),
@@ -52,7 +53,9 @@ class TrainingProgress(TrainListener):
             refresh_per_second=4,
         )
         self._bar.start()
-        self._task = self._bar.add_task("training", total=info.get("steps"), state="")
+        self._task = self._bar.add_task(
+            info.get("member", "training"), total=info.get("steps"), state=""
+        )
 
     def on_step(self, info: Mapping[str, Any]) -> None:
         """Move the bar, or print a line now and then."""
@@ -63,7 +66,8 @@ class TrainingProgress(TrainListener):
             )
         elif time.monotonic() - self._last_line >= console.PLAIN_SECONDS:
             self._last_line = time.monotonic()
-            console.note(f"step {info['step']:,} of {info['steps']:,}, {state}")
+            member = f"{info['member']}: " if "member" in info else ""
+            console.note(f"{member}step {info['step']:,} of {info['steps']:,}, {state}")
 
     def on_evaluation(self, info: Mapping[str, Any]) -> None:
         """Print the scores, and keep the one that counts for the bar."""
@@ -97,15 +101,3 @@ class TrainingProgress(TrainListener):
 def format_scores(scores: Mapping[str, float]) -> str:
     """Scores as percentages: `P@1 91.2, P@5 67.0`."""
     return ", ".join(f"{name} {100 * value:.1f}" for name, value in scores.items())
-
-
-def format_seconds(seconds: float) -> str:
-    """A duration as people say it: `40 s`, `3 min 20 s`, `2 h 05 min`."""
-    if not math.isfinite(seconds):
-        return "unknown"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from glocal.config.reading import load_recipe, parse_override, recipe_from_mapping, recipe_names
+from glocal.config.reading import (
+    PRESETS,
+    load_recipe,
+    parse_override,
+    recipe_from_mapping,
+    recipe_names,
+)
 from glocal.config.settings import (
     AplcConfig,
     AttentionConfig,
@@ -20,6 +26,7 @@ from glocal.config.settings import (
 from glocal.config.writing import recipe_to_mapping, to_toml
 
 __all__ = [
+    "PRESETS",
     "AplcConfig",
     "AttentionConfig",
     "CandidatesConfig",

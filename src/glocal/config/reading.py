@@ -17,13 +17,16 @@ from glocal.config.checking import build_section
 from glocal.config.settings import Recipe
 from glocal.errors import ConfigError, did_you_mean
 
-__all__ = ["load_recipe", "parse_override", "recipe_from_mapping", "recipe_names"]
+__all__ = ["PRESETS", "load_recipe", "parse_override", "recipe_from_mapping", "recipe_names"]
+
+PRESETS = ("fast", "balanced", "best", "auto")  # what most people need, by falling speed
 
 
 def recipe_names() -> list[str]:
-    """Names of the built-in recipes."""
+    """Names of the built-in recipes, the presets first."""
     folder = resources.files("glocal.recipes")
-    return sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml"))
+    names = {f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml")}
+    return [*PRESETS, *sorted(names - set(PRESETS))]
 
 
 def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:

@@ -46,6 +46,15 @@ class EncoderConfig:
 
     name: str = option("minilm", "`minilm`, a local folder, a Hugging Face hub id, or `none`")
     max_length: int = option(256, "tokens read of each text, special tokens included", at_least=3)
+    document_length: int = option(
+        0,
+        "tokens read of each text in all; those beyond max_length in further chunks, for the A-n "
+        "and up to their layers (0: no more than max_length)",
+        at_least=0,
+    )
+    overlap: int = option(
+        32, "tokens that neighbouring chunks of a long text share at least", at_least=0
+    )
     pooling: str = option("cls", "what stands for the document", choices=("cls", "mean"))
     dropout: float = option(
         0.1, "dropout on the hidden states before the experts", at_least=0, at_most=0.99
@@ -56,6 +65,11 @@ class EncoderConfig:
         "sdpa", "the encoder's attention implementation", choices=("sdpa", "eager")
     )
 
+    @property
+    def tokens_read(self) -> int:
+        """Tokens kept of each text, whether read at once or in chunks."""
+        return self.document_length or self.max_length
+
 
 @dataclass(frozen=True)
 class LabelsConfig:
@@ -64,6 +78,20 @@ class LabelsConfig:
     min_count: int = option(1, "a label needs this many training texts", at_least=1)
     score_unseen: bool = option(
         False, "also score labels of the label table that have no training text"
+    )
+    text: str = option(
+        "off",
+        "names and descriptions of labels in D-n, A-n and R-n: unused, where label vectors start, "
+        "or a part of them throughout, which scores labels without training texts too",
+        choices=("off", "start", "tied"),
+    )
+    text_dropout: float = option(
+        0.0, "how often a label is trained on its text alone (tied)", at_least=0, at_most=1
+    )
+    text_worth: float = option(
+        10.0,
+        "with so many training texts a label's own part counts half, with fewer less (tied)",
+        at_least=0,
     )
 
 
@@ -78,6 +106,12 @@ class DocumentConfig:
         "flat",
         "the output layer: a vector for each label, or the label clusters of [aplc]",
         choices=("flat", "aplc"),
+    )
+    reads: str = option(
+        "first",
+        "of a text longer than encoder.max_length: its first chunk, or the mean of the vectors of "
+        "all chunks, each through all layers",
+        choices=("first", "chunks"),
     )
 
 
@@ -256,9 +290,16 @@ class TeacherConfig:
         "of words in a text's vector: equal (the paper), by rarity, or by damped count and rarity",
         choices=("mean", "idf", "tfidf"),
     )
-    centre: bool = option(True, "subtract the mean training vector before comparing texts")
+    similarity: str = option(
+        "words",
+        "of texts: the cosine of their mean word vectors (the paper), or of their heaviest words",
+        choices=("mean", "words"),
+    )
+    heaviest: int = option(40, "words of each text that are compared (words)", at_least=1)
+    centre: bool = option(True, "subtract the mean training vector before comparing texts (mean)")
     text_words: int = option(500, "words read of each text", at_least=1)
-    k: int = option(10, "similar training texts that vote", at_least=1)
+    k: int = option(30, "similar training texts that vote", at_least=1)
+    sharpness: float = option(2.0, "the power of a similarity that counts as a vote", at_least=0)
     size: int = option(64, "labels kept for each text", at_least=1)
     parents: bool = option(True, "add the labels right above those voted for")
     words: int = option(16, "words that describe a label", at_least=1)
@@ -286,7 +327,20 @@ _RATES = {
 class TrainConfig:
     """The training run."""
 
-    epochs: int = option(9, "passes over the training texts", at_least=1)
+    epochs: int = option(
+        9,
+        "passes over the training texts (0: as many as suit data, machine and budget)",
+        at_least=0,
+    )
+    members: int = option(
+        1,
+        "models trained from the seeds seed, seed + 1, … whose log-odds are averaged (0: one, or "
+        "three where the budget has room)",
+        at_least=0,
+    )
+    budget: str = option(
+        "", "time the run may take, such as 90s, 10m or 2h: fewer epochs if need be (empty: any)"
+    )
     batch_size: int = option(64, "texts per optimizer step, over all processes", at_least=1)
     accumulation: int = option(1, "parts a step's batch is computed in", at_least=1)
     rates: dict[str, float] = field(
@@ -329,7 +383,7 @@ class Recipe:
     description: str = option("", "one line about the recipe")
     experts: tuple[str, ...] = option(
         ("D-last", "A-1"),
-        "experts, as D-n, A-n, R-n, D-(m+n), T or S; n a layer, `middle` or `last`",
+        "experts, as D-n, A-n, R-n, D-(m+n), T or S; n a layer, `middle` or `last`; `auto`: open",
     )
     combine: str = option(
         "weights",

@@ -4,7 +4,8 @@
   sees what an uninterrupted one would have seen;
 - one optimizer step's documents are dealt out to processes and accumulation parts, and every part
   carries the number of documents the loss is averaged over;
-- what else is known of the documents (a teacher's scope) comes along as rows of fixed width.
+- what else is known of the documents (a teacher's scope) comes along as rows of fixed width;
+- documents longer than the encoder's window go on in chunks (`data/chunks.py`), if asked.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+
+from glocal.data.chunks import Chunking, Tail, tail_of
 
 __all__ = ["Batch", "TokenSource", "collate", "deal", "epoch_batches", "prediction_batches"]
 
@@ -43,6 +46,7 @@ class Batch:
     denominator: float  # documents the loss is averaged over
     padded: bool  # whether any token is padding
     extra: dict[str, Tensor] = field(default_factory=dict)  # name → (B, …), of fixed width
+    tail: Tail | None = None  # what lies beyond the first chunk of long documents
 
     def __len__(self) -> int:
         return int(self.input_ids.shape[0])
@@ -66,12 +70,18 @@ class Batch:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """What lives on the device."""
-        return self.input_ids, self.attention_mask, self.gold, *self.extra.values()
+        tail = () if self.tail is None else self.tail.tensors()
+        return self.input_ids, self.attention_mask, self.gold, *tail, *self.extra.values()
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        ids, mask, gold, *rest = (change(tensor) for tensor in self.tensors())
-        extra = dict(zip(self.extra, rest, strict=True))
-        return replace(self, input_ids=ids, attention_mask=mask, gold=gold, extra=extra)
+        return replace(
+            self,
+            input_ids=change(self.input_ids),
+            attention_mask=change(self.attention_mask),
+            gold=change(self.gold),
+            tail=None if self.tail is None else self.tail.map(change),
+            extra={name: change(rows) for name, rows in self.extra.items()},
+        )
 
 
 def epoch_batches(
@@ -122,6 +132,7 @@ def collate(
     denominator: float | None = None,
     multiple: int = 8,
     extra: Mapping[str, np.ndarray] | None = None,
+    chunking: Chunking | None = None,
 ) -> Batch:
     """Pad documents to a common length and collect their gold labels.
 
@@ -136,8 +147,13 @@ def collate(
         multiple: Lengths that differ are padded to a multiple of this, and so are gold labels: few
             shapes let kernels and recorded graphs be used again.
         extra: Arrays with a row for each document of the corpus, in memory or memory-mapped.
+        chunking: Cuts documents that are longer than the encoder's window.
     """
     sequences = [tokens[int(p)] for p in positions]
+    tail = None
+    if chunking is not None:
+        tail = tail_of(sequences, chunking, pad_id=pad_id, multiple=multiple)
+        sequences = [chunking.first(sequence) for sequence in sequences]
     lengths = np.array([len(s) for s in sequences])
     width = int(lengths.max())
     if (lengths != width).any():
@@ -156,6 +172,7 @@ def collate(
         float(len(sequences) if denominator is None else denominator),
         padded=bool((~mask).any()),
         extra={name: torch.from_numpy(rows[positions]) for name, rows in (extra or {}).items()},
+        tail=tail,
     )
 
 

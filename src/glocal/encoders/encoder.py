@@ -3,43 +3,104 @@
 - only the layers asked for are run: what lies above the highest one is cut off at load time;
 - knows where the document vector is ([CLS] first, last, or the mean of the tokens);
 - a batch without padding passes no mask, so that the fused attention kernels apply;
+- what lies beyond the first chunk of long documents is run up to the layer needed of it alone;
 - `compute_dtype` runs it in bf16 throughout, on fp32 weights;
 - `layer n` is Hugging Face's `hidden_states[n]`: 0 are the embeddings, N is the last layer.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from glocal.data.batches import Batch
+from glocal.data.chunks import Chunking, Tail
 from glocal.errors import ConfigError
 
-__all__ = ["Encoder", "Features"]
+__all__ = ["Encoder", "Features", "LongDocuments", "TailFeatures"]
+
+
+@dataclass(frozen=True)
+class LongDocuments:
+    """What is done with tokens beyond the first chunk.
+
+    Args:
+        chunking: How documents are cut.
+        layers: The layers whose hidden states are wanted of the further chunks too.
+        mean_document: Whether the document vector is the mean of all chunks' vectors.
+    """
+
+    chunking: Chunking
+    layers: tuple[int, ...]
+    mean_document: bool = False
+
+
+@dataclass
+class TailFeatures:
+    """Hidden states of the further chunks of a batch's documents."""
+
+    hidden: dict[int, Tensor]  # layer → (N, C, H)
+    tail: Tail
+    mean_document: bool
+
+    def tokens(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Of each document, (B, S, H), and which are there, (B, S)."""
+        places = self.tail.places
+        states = self.hidden[layer].flatten(0, 1)  # (N · C, H)
+        # Looked up as embeddings are: the gradients of equal places are summed in parallel.
+        return functional.embedding(places.clamp(min=0), states), places >= 0
 
 
 @dataclass
 class Features:
-    """Hidden states of one batch, by layer, and how to read them."""
+    """Hidden states of one batch, by layer, and how to read them.
+
+    `hidden` and `mask` are those of the first chunk; `tokens` are the whole document's.
+    """
 
     hidden: dict[int, Tensor]  # layer → (B, T, H)
     mask: Tensor | None  # (B, T) bool; None where nothing is padded
     cls_last: bool = False
     pooling: str = "cls"
     extra: Mapping[str, Tensor] = field(default_factory=dict)  # the batch's own, see `Batch`
+    tail: TailFeatures | None = None  # None where no document goes on
+
+    def tokens(self, layer: int) -> tuple[Tensor, Tensor | None]:
+        """Hidden states of the whole document, (B, T + S, H), and their mask."""
+        states = self.hidden[layer]
+        if self.tail is None:
+            return states, self.mask
+        more, there = self.tail.tokens(layer)
+        mask = there.new_ones(states.shape[:2]) if self.mask is None else self.mask
+        return torch.cat([states, more], 1), torch.cat([mask, there], 1)
 
     def document(self, layer: int) -> Tensor:
-        """The document vector of a layer, (B, H)."""
-        states = self.hidden[layer]
+        """The document vector of a layer, (B, H): the first chunk's, or the mean of all chunks'.
+
+        In the mean every chunk counts alike: to the encoder each is a text of its own, and all
+        chunks of a long document are of the same length.
+        """
+        first = self._vectors(self.hidden[layer], self.mask)
+        if self.tail is None or not self.tail.mean_document:
+            return first
+        chunks = self.tail.tail.chunks  # (B, K)
+        there = (chunks >= 0).unsqueeze(-1).to(first.dtype)
+        vectors = self._vectors(self.tail.hidden[layer], None)  # (N, H)
+        further = functional.embedding(chunks.clamp(min=0), vectors)  # (B, K, H)
+        return (first + (further * there).sum(1)) / (1 + there.sum(1))
+
+    def _vectors(self, states: Tensor, mask: Tensor | None) -> Tensor:
         if self.pooling == "cls":
             return states[:, -1] if self.cls_last else states[:, 0]
-        if self.mask is None:
+        if mask is None:
             return states.mean(1)
-        weights = self.mask.unsqueeze(-1).to(states.dtype)
+        weights = mask.unsqueeze(-1).to(states.dtype)
         return (states * weights).sum(1) / weights.sum(1)
 
 
@@ -53,6 +114,7 @@ class Encoder(nn.Module):
         cls_type_id: The segment id of [CLS], where it is not 0.
         pooling: `cls` or `mean`.
         total_layers: Layers of the encoder before it was cut, where it was cut already.
+        long_documents: What is done with tokens beyond the first chunk, where they are read.
     """
 
     def __init__(
@@ -64,43 +126,82 @@ class Encoder(nn.Module):
         cls_type_id: int = 0,
         pooling: str = "cls",
         total_layers: int | None = None,
+        long_documents: LongDocuments | None = None,
     ) -> None:
         super().__init__()
         found = int(model.config.num_hidden_layers)
         self.total_layers = found if total_layers is None else total_layers
         self.layers = sorted(set(layers))
         self.cls_last, self.cls_type_id, self.pooling = cls_last, cls_type_id, pooling
+        self.long_documents = long_documents
         _cut(model, self.layers[-1])
         self.model = model
+        self.tail_depth = self.layers[-1]
+        if long_documents is not None and long_documents.layers[-1] < self.layers[-1]:
+            self.tail_depth = _depth_of(model, long_documents.layers[-1])
         self.compute_dtype: torch.dtype | None = None
         self.hidden_size = int(model.config.hidden_size)
+
+    @property
+    def chunking(self) -> Chunking | None:
+        """How documents must be cut for it; None where the first tokens are all it reads."""
+        return None if self.long_documents is None else self.long_documents.chunking
 
     def forward(self, batch: Batch) -> Features:
         """Hidden states of the layers asked for."""
         mask = batch.attention_mask if batch.padded else None
-        inputs: dict[str, Any] = {"input_ids": batch.input_ids}
+        weights = self._cast_weights()
+        states = self._run(self.model, batch.input_ids, mask, weights)
+        return Features(
+            {layer: states[layer] for layer in self.layers},
+            mask,
+            cls_last=self.cls_last,
+            pooling=self.pooling,
+            extra=batch.extra,
+            tail=self._tail(batch, weights),
+        )
+
+    def _tail(self, batch: Batch, weights: dict[str, Tensor] | None) -> TailFeatures | None:
+        """Hidden states of the further chunks; after the first chunks were run."""
+        wanted, tail = self.long_documents, batch.tail
+        if wanted is None or tail is None:
+            return None
+        whole = self.tail_depth == self.layers[-1]
+        model = self.model if whole else _lower_part(self.model, self.tail_depth)
+        # Nothing is padded, but a recorded step needs a mask, see `train/graphs.py`.
+        mask = torch.ones_like(tail.input_ids, dtype=torch.bool) if batch.padded else None
+        states = self._run(model, tail.input_ids, mask, weights)
+        hidden = {layer: states[layer] for layer in wanted.layers}
+        return TailFeatures(hidden, tail, wanted.mean_document)
+
+    def _run(
+        self, model: Any, input_ids: Tensor, mask: Tensor | None, weights: dict[str, Tensor] | None
+    ) -> tuple[Tensor, ...]:
+        """Hidden states of all layers of a model; gradients reach the fp32 weights."""
+        inputs: dict[str, Any] = {"input_ids": input_ids}
         # Numbers, as tokenizers give them: some encoders (XLNet) calculate with the mask.
         inputs["attention_mask"] = None if mask is None else mask.long()
         if self.cls_type_id:
-            inputs["token_type_ids"] = self._segments(batch.input_ids)
+            inputs["token_type_ids"] = self._segments(input_ids)
         inputs["output_hidden_states"] = True
-        states = self._run(inputs).hidden_states
-        hidden = {layer: states[layer] for layer in self.layers}
-        return Features(
-            hidden, mask, cls_last=self.cls_last, pooling=self.pooling, extra=batch.extra
-        )
+        if weights is None:
+            output = model(**inputs)
+        else:
+            own = {name: weights[name] for name, _ in model.named_parameters()}
+            with torch.autocast(input_ids.device.type, enabled=False):
+                output = torch.func.functional_call(model, own, kwargs=inputs)
+        states: tuple[Tensor, ...] = output.hidden_states
+        return states
 
-    def _run(self, inputs: dict[str, Any]) -> Any:
-        """The model on weights cast to `compute_dtype`; gradients reach the fp32 weights.
+    def _cast_weights(self) -> dict[str, Tensor] | None:
+        """Weights cast to `compute_dtype`, once for all chunks; None where they are used as is.
 
         Everything between two layers stays in that type. Autocast would keep the residual stream in
         fp32 and cast it before every product, which costs a small encoder a third of its time.
         """
         if self.compute_dtype is None:
-            return self.model(**inputs)
-        weights = {n: p.to(self.compute_dtype) for n, p in self.model.named_parameters()}
-        with torch.autocast(inputs["input_ids"].device.type, enabled=False):
-            return torch.func.functional_call(self.model, weights, kwargs=inputs)
+            return None
+        return {n: p.to(self.compute_dtype) for n, p in self.model.named_parameters()}
 
     def _segments(self, input_ids: Tensor) -> Tensor:
         segments = torch.zeros_like(input_ids)
@@ -117,12 +218,71 @@ def _cut(model: Any, highest: int) -> None:
         model.pooler = None
     if highest == total:
         return
-    for module in model.modules():
-        for name, child in module.named_children():
-            if isinstance(child, nn.ModuleList) and len(child) == total:
-                setattr(module, name, child[:highest])
-                model.config.num_hidden_layers = highest
-                return
+    owner, _, name = _layers_path(model, highest).rpartition(".")
+    module = model.get_submodule(owner)
+    setattr(module, name, getattr(module, name)[:highest])
+    model.config.num_hidden_layers = highest
+
+
+def _lower_part(model: Any, depth: int) -> Any:
+    """The same model up to a layer, at least the first: a view that shares weights and buffers.
+
+    The modules on the way to the list of layers are copied without what they hold, so that the
+    model itself is never changed, not even for a moment that another thread could see. It must have
+    been run before: transformers hooks into the layers at the first run, and would do so again.
+    """
+    *outer, name = _layers_path(model, depth).split(".")
+    view = inner = _shell(model)
+    for step in outer:
+        inner._modules[step] = _shell(inner._modules[step])
+        inner = inner._modules[step]
+    inner._modules[name] = inner._modules[name][:depth]
+    return view
+
+
+def _depth_of(model: Any, layer: int) -> int:
+    """How many layers must be run for the hidden states of one.
+
+    Mostly as many as its number says. Encoders with a norm after their last layer give the normed
+    states as the last ones, so that one layer more is needed; the model itself is asked.
+
+    Raises:
+        ConfigError: When no part of the encoder gives the states that the whole does.
+    """
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        expected = _trial(model)[layer]
+        parts = range(max(1, layer), layer + 2)
+        equal = [torch.allclose(_trial(_lower_part(model, n))[layer], expected) for n in parts]
+    model.train(was_training)
+    if any(equal):
+        return parts[equal.index(True)]
+    raise ConfigError(
+        f"{type(model).__name__} cannot be run up to layer {layer} alone, as the rest of long "
+        "texts would have to be; set encoder.document_length=0"
+    )
+
+
+def _trial(model: Any) -> tuple[Tensor, ...]:
+    states: tuple[Tensor, ...] = model(
+        input_ids=torch.arange(1, 5)[None], output_hidden_states=True
+    ).hidden_states
+    return states
+
+
+def _shell(module: Any) -> Any:
+    shell = copy.copy(module)
+    shell._modules = dict(module._modules)
+    return shell
+
+
+def _layers_path(model: Any, highest: int) -> str:
+    """The name of the list of layers inside a model."""
+    total = int(model.config.num_hidden_layers)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) == total:
+            return str(name)
     raise ConfigError(
         f"the layers of {type(model).__name__} were not found, so it cannot be cut at layer "
         f"{highest}; ask for layer {total} (`last`) among the experts"

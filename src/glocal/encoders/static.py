@@ -52,6 +52,9 @@ class TextVectors(Protocol):
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """The vector of each text, (n, D); zero where no word is known."""
 
+    def weigh(self, texts: Sequence[str]) -> Any:
+        """The weight of each token in each text: a float32 CSR matrix (n, V)."""
+
     def token_matrix(self) -> NDArray[np.float32]:
         """The vector of each token, (V, D)."""
 
@@ -132,6 +135,12 @@ class StaticVectors:
         matrix = csr_matrix((np.ones(len(flat), dtype=np.float32), flat, offsets), shape=shape)
         matrix.sum_duplicates()
         return matrix
+
+    def weigh(self, texts: Sequence[str]) -> Any:
+        """The weight of each token in each text: a float32 CSR matrix (n, V), counts damped."""
+        counts = self.counts(texts)
+        counts.data = (1 + np.log(counts.data)) * self.weights[counts.indices]
+        return counts
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """The vector of each text, (n, D); zero where no word is known."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from glocal.errors import ModelError
+from glocal.errors import ConfigError, ModelError
 
 __all__ = ["TextTokenizer", "TokenizerFacts"]
 
@@ -74,6 +74,17 @@ class TextTokenizer:
     def facts_mapping(self) -> dict[str, Any]:
         """The facts as a plain mapping, for the model directory."""
         return asdict(self.facts)
+
+    def special_tokens(self) -> tuple[int, int]:
+        """How many special tokens are put before a text, and how many after it."""
+        self.backend.no_truncation()
+        mask = self.backend.encode("a").special_tokens_mask
+        if 0 not in mask:
+            raise ConfigError(
+                "the encoder's tokenizer has no token for 'a', so its special tokens cannot be "
+                "told from a text's; set encoder.document_length=0"
+            )
+        return mask.index(0), mask[::-1].index(0)
 
     def encode_batch(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Token ids of each text, cut so that special tokens still fit."""

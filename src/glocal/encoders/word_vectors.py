@@ -64,7 +64,12 @@ def read_word_vectors(
             "cut off: fetch it again, or remove its first line"
         )
     if not vectors:
-        raise source.error("has no word of these texts" if n_lines else "has no word vectors")
+        raise source.error(
+            "has no word of these texts; give vectors of their language, or train some on them "
+            "with teacher.vectors=corpus"
+            if n_lines
+            else "has no word vectors; expected lines of a word and its numbers"
+        )
     matrix = np.stack(list(vectors.values()))
     return StaticVectors(VocabularyLookup(list(vectors)), matrix, max_words=max_words)
 

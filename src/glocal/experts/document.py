@@ -3,6 +3,7 @@
 - the document vector of layer n against a vector per label: `⟨h, e_j⟩ + b_j`;
 - `D-(m+n)` concatenates the document vectors of several layers;
 - an optional linear pooler with tanh, and an optional hidden layer;
+- label vectors that start from the labels' texts or stay tied to them (`label_text.py`), if asked;
 - label clusters (`heads/aplc.py`) in place of the label vectors, if asked.
 """
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from glocal.config import DocumentConfig
 from glocal.encoders.encoder import Features
 from glocal.experts.base import Expert, State, label_bias, label_matrix, present
+from glocal.experts.label_text import LabelText, tied_tensors
 from glocal.heads.aplc import APLC
 
 __all__ = ["DocumentExpert"]
@@ -34,6 +36,7 @@ class DocumentExpert(Expert):
         dropout: On the document vector.
         clusters: Builds the output layer for a width, where it is not a vector for each label.
         skip_tails: Of the clusters' loss.
+        text: Of the labels, in the same layers.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class DocumentExpert(Expert):
         dropout: float = 0.0,
         clusters: Callable[[int], APLC] | None = None,
         skip_tails: bool = True,
+        text: LabelText | None = None,
     ) -> None:
         super().__init__()
         self.name, self.layers = name, layers
@@ -61,6 +65,9 @@ class DocumentExpert(Expert):
         flat = self.head is None
         self.weight = label_matrix(n_labels, inner) if flat else None
         self.bias = label_bias(bias, n_labels) if flat and config.bias else None
+        self.tie = None
+        if text is not None and self.weight is not None:
+            self.tie = text.join(self.weight)
 
     def prepare(self, features: Features) -> State:
         """The document vector, (B, H)."""
@@ -77,7 +84,7 @@ class DocumentExpert(Expert):
 
     def label_tensors(self) -> tuple[Tensor, ...]:
         """Label vectors (L, H) and biases (L,)."""
-        return tuple(present(self.weight, self.bias))
+        return tied_tensors(self.tie, self.weight, self.bias)
 
     def logits(self, state: State, labels: slice | Tensor) -> Tensor:
         """Logits of labels; from clusters, the log-odds of their probabilities."""
@@ -109,7 +116,8 @@ class DocumentExpert(Expert):
         return logits + bias[0] if bias else logits
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Pooler and hidden layer apart from the label parameters."""
-        shared = [p for layer in (self.pooler, self.hidden) if layer for p in layer.parameters()]
+        """Pooler, hidden layer and what labels share apart from the label parameters."""
+        layers = (self.pooler, self.hidden, self.tie)
+        shared = [p for layer in layers if layer for p in layer.parameters()]
         clusters = [] if self.head is None else list(self.head.parameters())
         return {"pooler": shared, "classifier": present(self.weight, self.bias) + clusters}

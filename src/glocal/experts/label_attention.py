@@ -6,6 +6,7 @@
   `W1 Σ α v = Σ α (W1 v)`, biases included; values live in the MLP's hidden width;
 - fused attention (SDPA) with the queries shared by all documents; padding is masked out exactly;
 - `query_init = "tokens"` starts each query at the mean token of its label's texts;
+- queries start from the labels' names or stay tied to them (`label_text.py`), if asked;
 - `projections = false` is ME-XML's plain attention: hidden states are keys and values themselves.
 """
 
@@ -19,6 +20,7 @@ from glocal.config import AttentionConfig
 from glocal.encoders.encoder import Features
 from glocal.experts.base import Expert, State, label_bias, label_matrix, present
 from glocal.experts.label_means import LabelMeans
+from glocal.experts.label_text import LabelText, tied_tensors
 
 __all__ = ["LabelAttentionExpert"]
 
@@ -34,6 +36,7 @@ class LabelAttentionExpert(Expert):
         n_labels: Number of labels.
         bias: Initial label biases, (L,).
         dropout: On the hidden states.
+        text: Of the labels, in the same layer.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class LabelAttentionExpert(Expert):
         n_labels: int,
         bias: Tensor,
         dropout: float = 0.0,
+        text: LabelText | None = None,
     ) -> None:
         super().__init__()
         self.name, self.layers, self.config = name, (layer,), config
@@ -60,6 +64,11 @@ class LabelAttentionExpert(Expert):
         nn.init.normal_(self.mlp_out, std=config.hidden_size**-0.5)
         self.query = label_matrix(n_labels, key_size)
         self.bias = label_bias(bias if config.bias else None, n_labels)
+        self.tie = None
+        if text is not None:
+            # A query then looks for the tokens of its label's name: q_j = P n_j, k_i = K x_i.
+            base = None if self.key is None else self.key.weight
+            self.tie = text.join(self.query, base, spread=config.temperature)
 
     @torch.no_grad()
     def start_queries(self, means: LabelMeans, *, spread: float = 2.0) -> None:
@@ -84,14 +93,17 @@ class LabelAttentionExpert(Expert):
         self.query.copy_(torch.where(usable, queries.to(self.query), self.query))
 
     def prepare(self, features: Features) -> State:
-        """Keys (B, T, d), folded values (B, T, h), the output vector and the mask."""
+        """Keys (B, T, d), folded values (B, T, h), the output vector and the mask.
+
+        T are the tokens of the whole document, also where the encoder reads it in chunks.
+        """
         (layer,) = self.layers
-        tokens = features.hidden[layer]
+        tokens, mask = features.tokens(layer)
         if self.config.stop_gradient:
             tokens = tokens.detach()
         tokens = self.dropout(tokens)
         keys = tokens if self.key is None else self.key(tokens)
-        return keys, self._folded_values(tokens), self.mlp_out, features.mask
+        return keys, self._folded_values(tokens), self.mlp_out, mask
 
     def _folded_values(self, tokens: Tensor) -> Tensor:
         weight: Tensor = self.mlp_in.weight
@@ -103,7 +115,7 @@ class LabelAttentionExpert(Expert):
 
     def label_tensors(self) -> tuple[Tensor, ...]:
         """Label queries (L, d) and biases (L,)."""
-        return tuple(present(self.query, self.bias))
+        return tied_tensors(self.tie, self.query, self.bias)
 
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """`w2 · relu(Σ_i α_ij v_i) + b_j`."""
@@ -131,7 +143,8 @@ class LabelAttentionExpert(Expert):
         """Attention weights α of the given labels over the tokens, (B, C, T)."""
         keys, _, _, mask = state
         assert keys is not None
-        scores = self.query[labels].to(keys.dtype) @ keys.transpose(1, 2)  # (B, C, T)
+        query = self.label_tensors()[0][labels].to(keys.dtype)
+        scores = query @ keys.transpose(1, 2)  # (B, C, T)
         scores = scores.float() / self.config.temperature
         if mask is not None:
             scores = scores.masked_fill(~mask[:, None, :], float("-inf"))
@@ -139,7 +152,7 @@ class LabelAttentionExpert(Expert):
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """The merged value matrix takes the rate of the attention it belongs to."""
-        key = [] if self.key is None else list(self.key.parameters())
+        key = [p for part in (self.key, self.tie) if part for p in part.parameters()]
         first = list(self.mlp_in.parameters())
         merged = self.config.projections and self.value is None
         attention = (

@@ -3,7 +3,8 @@
 The model (`glocal.sparse`) reads raw texts and is fitted before the encoder is trained; what it
 says of a text's best labels travels with the batch. Nothing here is trained by gradient: what its
 word is worth is learnt on dev with the weights of the experts. A label outside its best ones gets
-the log-odds of the last of them, which it cannot exceed.
+the log-odds of the last of them, which it cannot exceed. Labels without a training text have best
+ones of their own, below most others, so that they can be told from each other.
 """
 
 from __future__ import annotations
@@ -26,15 +27,19 @@ class SparseExpert(Expert):
     Args:
         name: As written in the recipe.
         n_labels: Number of labels.
+        unseen: (L,) bool, labels without a training text.
     """
 
     labels: Tensor
+    unseen: Tensor
     trained = False
 
-    def __init__(self, *, name: str, n_labels: int) -> None:
+    def __init__(self, *, name: str, n_labels: int, unseen: Tensor | None = None) -> None:
         super().__init__()
         self.name, self.layers = name, ()
         self.register_buffer("labels", torch.arange(n_labels), persistent=False)
+        none = torch.zeros(n_labels, dtype=torch.bool)
+        self.register_buffer("unseen", none if unseen is None else unseen, persistent=False)
 
     def prepare(self, features: Features) -> State:
         """The best labels (B, M) and their log-odds (B, M)."""
@@ -51,7 +56,10 @@ class SparseExpert(Expert):
         assert odds is not None
         (labels,) = rows
         inside, own = (spread if labels.dim() == 1 else look_up)(best, odds, labels)
-        return torch.where(inside, own, odds.min(1, keepdim=True).values)
+        lowest = odds.min(1, keepdim=True).values
+        known = ~self.unseen[best.clamp(min=0)] | (best < 0)
+        lowest_known = torch.where(known, odds, odds.max()).amin(1, keepdim=True)
+        return torch.where(inside, own, torch.where(self.unseen[labels], lowest, lowest_known))
 
     def suggestions(self, state: State) -> Tensor | None:
         """Its best labels."""

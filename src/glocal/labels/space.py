@@ -36,8 +36,10 @@ SCHEMA = pa.schema(
         ("description", pa.string()),
         ("parents", pa.list_(pa.string())),
         ("count", pa.int64()),
+        ("alt_names", pa.list_(pa.string())),
     ]
 )
+ADDED_LATER = {"alt_names"}  # columns that older files lack
 
 
 @dataclass
@@ -51,6 +53,7 @@ class LabelSpace:
         parents: For each the labels right above it, whether or not they are in the space.
         counts: For each the number of training texts, int64.
         n_documents: The number of training texts.
+        alt_names: For each its other names; none by default.
     """
 
     ids: list[str]
@@ -59,6 +62,10 @@ class LabelSpace:
     parents: list[tuple[str, ...]]
     counts: NDArray[np.int64] = field(repr=False)
     n_documents: int
+    alt_names: list[tuple[str, ...]] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        self.alt_names = self.alt_names or [()] * len(self.ids)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -117,6 +124,7 @@ class LabelSpace:
             [() if p is None else table.parents[p] for p in positions],
             counts,
             n_documents,
+            [() if p is None else table.alt_names[p] for p in positions],
         )
 
     @cached_property
@@ -149,6 +157,7 @@ class LabelSpace:
             self.descriptions,
             self.parents,
             np.asarray(self.counts),
+            self.alt_names,
         )
         arrays = [
             pa.array(column, type_.type) for column, type_ in zip(columns, SCHEMA, strict=True)
@@ -168,7 +177,8 @@ class LabelSpace:
         try:
             table = pq.read_table(path, partitioning=None)
             n_documents = int((table.schema.metadata or {})[b"n_documents"])
-            columns = {name: table.column(name) for name in SCHEMA.names}
+            present = [n for n in SCHEMA.names if n in table.column_names or n not in ADDED_LATER]
+            columns = {name: table.column(name) for name in present}
         except FileNotFoundError as error:
             raise DataError("no such file of labels", path=path) from error
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
@@ -184,6 +194,9 @@ class LabelSpace:
             [tuple(parents) for parents in columns["parents"].to_pylist()],
             columns["count"].to_numpy(),
             n_documents,
+            [tuple(names) for names in columns["alt_names"].to_pylist()]
+            if "alt_names" in columns
+            else [],
         )
 
 

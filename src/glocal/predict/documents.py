@@ -17,13 +17,13 @@ from glocal.systems.base import COMBINED
 if TYPE_CHECKING:
     from glocal.data.tokens import TokenStore
     from glocal.encoders.tokenizer import TextTokenizer
-    from glocal.systems.base import System
+    from glocal.systems.base import Ranker
 
 __all__ = ["score_documents"]
 
 
 def score_documents(
-    system: System,
+    system: Ranker,
     tokens: TokenStore,
     tokenizer: TextTokenizer,
     *,
@@ -65,9 +65,14 @@ def score_documents(
     system.eval()
     for places in prediction_batches(tokens.lengths[wanted], batch_size):
         chosen = wanted[places]
-        batch = collate(tokens, chosen, pad_id=facts.pad_id, left=facts.cls_last, extra=extra).to(
-            device
-        )
+        batch = collate(
+            tokens,
+            chosen,
+            pad_id=facts.pad_id,
+            left=facts.cls_last,
+            extra=extra,
+            chunking=system.chunking,
+        ).to(device)
         given = None if candidates is None else torch.from_numpy(candidates[chosen]).to(device)
         with torch.inference_mode(), autocast():
             found = system.topk(

@@ -14,7 +14,8 @@ import torch
 
 from glocal.data.batches import Batch
 from glocal.experts.label_attention import LabelAttentionExpert
-from glocal.systems.base import System
+from glocal.systems.base import Ranker
+from glocal.systems.members import mixtures_of
 from glocal.systems.mixture import ExpertMixture
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class TagExplanation:
 
 
 def attention_spans(
-    system: System,
+    system: Ranker,
     batch: Batch,
     labels: np.ndarray,
     *,
@@ -64,6 +65,8 @@ def attention_spans(
 ) -> list[list[Span]]:
     """For each label, the words with the highest attention weights; none without attention.
 
+    The weights are the mean over all attention experts, of every member where there are several.
+
     Args:
         system: In evaluation mode.
         batch: The one document, without padding.
@@ -73,16 +76,22 @@ def attention_spans(
         word_ids: The word each token belongs to.
         words: How many words at most.
     """
-    mixture = system if isinstance(system, ExpertMixture) else None
-    experts = [e for e in mixture.experts if isinstance(e, LabelAttentionExpert)] if mixture else []
-    if mixture is None or not experts:
-        return [[] for _ in labels]
     chosen = torch.from_numpy(labels).to(batch.input_ids.device)[None]  # (1, k)
     with torch.inference_mode():
-        states = mixture.prepare(batch)
-        weights = [expert.attention(states[expert.name], chosen)[0] for expert in experts]
+        weights = [
+            row for member in mixtures_of(system) for row in _attention(member, batch, chosen)
+        ]
+    if not weights:
+        return [[] for _ in labels]
     mean = torch.stack(weights).mean(0).cpu()  # (k, T)
     return [_top_words(row, text, offsets, word_ids, words) for row in mean]
+
+
+def _attention(mixture: ExpertMixture, batch: Batch, chosen: Tensor) -> list[Tensor]:
+    """Each attention expert's weights of the chosen labels, (k, T)."""
+    experts = [e for e in mixture.experts if isinstance(e, LabelAttentionExpert)]
+    states = mixture.prepare(batch) if experts else {}
+    return [expert.attention(states[expert.name], chosen)[0] for expert in experts]
 
 
 def weighed_spans(found: Sequence[Contribution], text: str, words: int) -> list[Span]:

@@ -119,12 +119,11 @@ class Predictor:
             calibrated: Apply the temperature fitted on dev to the combined probabilities.
             progress: Called with (done, total).
         """
-        length = self.recipe.encoder.max_length
+        length = self.recipe.encoder.tokens_read
         tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
-        extra = self._extra_of(texts)
-        return self._score(
-            tokens, extra, k, candidates, per_expert, only, exclude, calibrated, progress
-        )
+        allowed = self._allowed(only, exclude)
+        extra = self.companions.rows_of(texts, allowed=allowed)
+        return self._score(tokens, extra, k, candidates, per_expert, allowed, calibrated, progress)
 
     def predict_corpus(
         self,
@@ -139,18 +138,14 @@ class Predictor:
         progress: Callable[[int, int], None] | None = None,
     ) -> dict[str, Predictions]:
         """Like `predict`, with the tokens cached on disk."""
-        tokens = tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.max_length)
-        extra = self.extra(corpus)
-        return self._score(
-            tokens, extra, k, candidates, per_expert, only, exclude, calibrated, progress
-        )
+        tokens = tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.tokens_read)
+        allowed = self._allowed(only, exclude)
+        extra = self.companions.rows(corpus, allowed=allowed)
+        return self._score(tokens, extra, k, candidates, per_expert, allowed, calibrated, progress)
 
     def extra(self, corpus: Corpus) -> dict[str, np.ndarray]:
         """What the system reads of each text besides its tokens, cached on disk."""
         return self.companions.rows(corpus)
-
-    def _extra_of(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        return self.companions.rows_of(texts)
 
     def _score(
         self,
@@ -159,8 +154,7 @@ class Predictor:
         k: int,
         candidates: np.ndarray | None,
         per_expert: bool,
-        only: Sequence[str] | None,
-        exclude: Sequence[str] | None,
+        allowed: np.ndarray | None,
         calibrated: bool,
         progress: Callable[[int, int], None] | None,
     ) -> dict[str, Predictions]:
@@ -175,7 +169,7 @@ class Predictor:
             k=k if candidates is None else candidates.shape[1],
             batch_size=self.batch_size,
             candidates=candidates,
-            allowed=self._allowed(only, exclude),
+            allowed=allowed,
             per_expert=per_expert,
             extra=extra,
             autocast=self._autocast,
@@ -287,18 +281,26 @@ class Predictor:
         labels = best.indices[0]
         parts = self.predict([text], k=k, candidates=labels[None], per_expert=True)
         ids, offsets, word_ids = self.tokenizer.encode_with_offsets(
-            text, self.recipe.encoder.max_length
+            text, self.recipe.encoder.tokens_read
         )
-        facts = self.tokenizer.facts
+        facts, chunking = self.tokenizer.facts, self.system.chunking
         batch = collate(
             [np.array(ids)],
             np.zeros(1, np.int64),
             pad_id=facts.pad_id,
             left=facts.cls_last,
-            extra=self._extra_of([text]),
+            extra=self.companions.rows_of([text]),
+            chunking=chunking,
         ).to(self.device)
+        order = range(len(ids)) if chunking is None else chunking.order(len(ids)).tolist()
         spans = attention_spans(
-            self.system, batch, labels, text=text, offsets=offsets, word_ids=word_ids, words=words
+            self.system,
+            batch,
+            labels,
+            text=text,
+            offsets=[offsets[place] for place in order],
+            word_ids=[word_ids[place] for place in order],
+            words=words,
         )
         return [
             TagExplanation(

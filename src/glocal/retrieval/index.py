@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from glocal.errors import ModelError, require
 
 if TYPE_CHECKING:
+    from glocal.encoders.static import TextVectors
     from glocal.retrieval.pruning import PrunedSearch
 
 __all__ = ["SimilarityIndex"]
@@ -90,6 +91,21 @@ class SimilarityIndex:
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+    def queries(self, texts: Sequence[str], own: Rows, vectors: TextVectors) -> NDArray[np.float32]:
+        """Texts as this index compares them, (n, D).
+
+        Args:
+            texts: The texts.
+            own: Where each is among the training texts; -1 for a new one.
+            vectors: Gives the vectors of new ones.
+        """
+        found = np.empty((len(texts), self.vectors.shape[1]), dtype=np.float32)
+        (known,), (new,) = np.nonzero(own >= 0), np.nonzero(own < 0)
+        found[known] = self.vectors[own[known]]
+        if len(new):
+            found[new] = self.prepare(vectors.embed([texts[int(i)] for i in new]))
+        return found
 
     def prepare(self, embedded: NDArray[np.float32]) -> NDArray[np.float32]:
         """Vectors of texts as this index compares them: of length 1, centred."""

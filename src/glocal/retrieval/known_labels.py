@@ -137,8 +137,8 @@ def _report(
     if unknown:
         label, parent = unknown[0]
         logger.warning(
-            "%d parents of labels are left out, as the label table does not have them; the first "
-            "is %r, the parent of %r",
+            "parents that the label table does not have are left out: %d, such as %r, the parent "
+            "of %r; add a row for each to the table to use them",
             len(unknown),
             parent,
             label,
@@ -147,8 +147,8 @@ def _report(
     if hierarchy.cycles:
         first = hierarchy.cycles[0]
         logger.warning(
-            "the parents go in a circle %d times, first in %s; only direct parents are used, so "
-            "scopes are not affected",
+            "circles in the parents of the label table: %d, such as %s; only direct parents are "
+            "used, so scopes are not affected",
             len(hierarchy.cycles),
             " → ".join([*first, first[0]]),
         )

@@ -1,7 +1,8 @@
 """TReaderXML's teacher: what the labels of similar training texts say about a text.
 
-- Finds the k most similar training texts by the cosine of mean word vectors (Eq. 1 and 2), lets
-  them vote for their labels by similarity, and adds the labels right above (Algorithm 1).
+- Finds the k most similar training texts by the cosine of mean word vectors (Eq. 1 and 2) or of the
+  words themselves, lets them vote for their labels by similarity, and adds the labels right above
+  (Algorithm 1).
 - Training texts only, each distinct text once with all the labels its copies have. A text is never
   its own neighbour: whatever has the same content, by hash, is left out, in training and at
   prediction alike, so that a text's scope is the same in both.
@@ -27,7 +28,7 @@ from glocal.config import TeacherConfig
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.encoders.static import TextVectors
-from glocal.errors import ModelError
+from glocal.errors import ConfigError, ModelError
 from glocal.labels.space import LabelSpace
 from glocal.retrieval.explanation import AddedParent, Neighbour, TeacherExplanation, Vote
 from glocal.retrieval.index import SimilarityIndex
@@ -35,6 +36,7 @@ from glocal.retrieval.known_labels import KnownLabels
 from glocal.retrieval.store import Arrays, cached_arrays
 from glocal.retrieval.texts import IndexedTexts
 from glocal.retrieval.votes import Scopes, scopes_from_neighbours, vote
+from glocal.retrieval.word_index import WordIndex
 
 __all__ = ["Scopes", "Teacher"]
 
@@ -51,7 +53,7 @@ class Teacher:
 
     Args:
         texts: The training texts it can find.
-        index: Their vectors.
+        index: Their vectors, or their words.
         known: The labels it can name.
         config: Its settings.
         vectors: Gives the vectors of texts.
@@ -60,7 +62,7 @@ class Teacher:
     def __init__(
         self,
         texts: IndexedTexts,
-        index: SimilarityIndex,
+        index: SimilarityIndex | WordIndex,
         known: KnownLabels,
         config: TeacherConfig,
         vectors: TextVectors,
@@ -89,7 +91,15 @@ class Teacher:
             config: The settings.
             vectors: Gives the vectors of texts.
             progress: Called with the texts embedded and their number.
+
+        Raises:
+            ConfigError: Settings that do not go together.
         """
+        if config.similarity == "words" and config.index != "exact":
+            raise ConfigError(
+                f"'teacher.index' = {config.index} searches vectors, but 'teacher.similarity' is "
+                "words, whose search is always exact; set teacher.index=exact"
+            )
         known = KnownLabels.find(
             train,
             labels,
@@ -98,13 +108,9 @@ class Teacher:
             words=config.words,
             text_words=config.text_words,
         )
-        embedded = _embed_corpus(train, vectors, progress)
         texts, first = IndexedTexts.of_corpus(train, labels, n_labels=len(known))
-        rows = embedded if len(first) == len(embedded) else embedded[first]
-        index = SimilarityIndex.of_embedded(
-            rows, centred=config.centre, kind=config.index, effort=config.effort
-        )
-        return cls(texts, index, known, config, vectors)
+        build = _index_words if config.similarity == "words" else _index_vectors
+        return cls(texts, build(train, first, config, vectors, progress), known, config, vectors)
 
     @property
     def label_ids(self) -> list[str]:
@@ -163,6 +169,7 @@ class Teacher:
             self.texts.labels,
             parent_matrix=self._parents,
             size=self.config.size,
+            sharpness=self.config.sharpness,
         )
 
     def nearest(
@@ -178,12 +185,7 @@ class Teacher:
             (n, k) rows of the index, nearest first, -1 where there are fewer; (n, k) similarities.
         """
         own = self.texts.find(texts)
-        queries = np.empty((len(texts), self.index.vectors.shape[1]), dtype=np.float32)
-        (known,), (new,) = np.nonzero(own >= 0), np.nonzero(own < 0)
-        queries[known] = self.index.vectors[own[known]]
-        if len(new):
-            queries[new] = self.index.prepare(self.vectors.embed([texts[int(i)] for i in new]))
-        return self.index.search(queries, k, exclude=own)
+        return self.index.search(self.index.queries(texts, own, self.vectors), k, exclude=own)
 
     def neighbours(self, text: str) -> TeacherExplanation:
         """What the teacher makes of a text, and why."""
@@ -254,7 +256,12 @@ class Teacher:
             raise ModelError(f"the teacher in {source} was made for other labels than these")
         if made_with != vectors.fingerprint():
             raise ModelError(f"the teacher in {source} was made with other word vectors")
-        index = SimilarityIndex.load(source, kind=config.index, effort=config.effort)
+        index: SimilarityIndex | WordIndex
+        if config.similarity == "words":
+            n_words = len(vectors.token_matrix())
+            index = WordIndex.load(source, n_words=n_words, heaviest=config.heaviest)
+        else:
+            index = SimilarityIndex.load(source, kind=config.index, effort=config.effort)
         if len(index) != len(texts.ids):
             raise ModelError(
                 f"the teacher in {source} is damaged: {len(index)} vectors, {len(texts.ids)} texts"
@@ -264,6 +271,40 @@ class Teacher:
 
 def _key(*parts: object) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def _index_words(
+    train: Corpus,
+    rows: NDArray[np.int64],
+    config: TeacherConfig,
+    vectors: TextVectors,
+    progress: Progress | None,
+) -> WordIndex:
+    """The words of the texts at some rows."""
+    index = WordIndex.of_texts(
+        train.iter_texts(BATCH_TEXTS),
+        vectors,
+        heaviest=config.heaviest,
+        progress=None if progress is None else lambda done: progress(done, len(train)),
+    )
+    return index if len(rows) == len(index) else index.keep(rows)
+
+
+def _index_vectors(
+    train: Corpus,
+    rows: NDArray[np.int64],
+    config: TeacherConfig,
+    vectors: TextVectors,
+    progress: Progress | None,
+) -> SimilarityIndex:
+    """The vectors of the texts at some rows."""
+    embedded = _embed_corpus(train, vectors, progress)
+    return SimilarityIndex.of_embedded(
+        embedded if len(rows) == len(embedded) else embedded[rows],
+        centred=config.centre,
+        kind=config.index,
+        effort=config.effort,
+    )
 
 
 def _embed_corpus(

@@ -1,8 +1,9 @@
 """From the neighbours of texts to the labels of their scopes.
 
-A neighbour's vote is its share of the neighbours' similarities, and goes to each of its labels; a
-label's weight is the sum of its votes, 1 if every neighbour has it. The labels right above those
-voted for follow, with weight 0 unless voted for themselves, by the votes of the labels below them.
+A neighbour's vote is its share of the neighbours' similarities (raised to a power, so that the
+nearest count more), and goes to each of its labels; a label's weight is the sum of its votes, 1 if
+every neighbour has it. The labels right above those voted for follow, with weight 0 unless voted
+for themselves, by the votes of the labels below them.
 Everything is sparse: no matrix of texts by labels is dense.
 """
 
@@ -35,13 +36,20 @@ class Scopes:
         return len(self.labels)
 
 
-def vote(rows: NDArray[np.int64], similarities: NDArray[np.float32], label_matrix: Any) -> Any:
+def vote(
+    rows: NDArray[np.int64],
+    similarities: NDArray[np.float32],
+    label_matrix: Any,
+    *,
+    sharpness: float = 1.0,
+) -> Any:
     """The votes for the labels of each text.
 
     Args:
         rows: (n, k) neighbours, -1 where there are fewer.
         similarities: (n, k) above 0 for each neighbour.
         label_matrix: CSR (N, L) of ones, the labels of the texts in the index.
+        sharpness: The power of a similarity that counts.
 
     Returns:
         A float64 CSR matrix (n, L).
@@ -49,7 +57,7 @@ def vote(rows: NDArray[np.int64], similarities: NDArray[np.float32], label_matri
     from scipy.sparse import csr_matrix
 
     there = rows >= 0
-    weights = np.where(there, similarities, 0).astype(np.float64)
+    weights = np.where(there, similarities, 0).astype(np.float64) ** sharpness
     total = weights.sum(axis=1, keepdims=True)
     shares = weights / np.where(total > 0, total, 1)
     offsets = np.append(0, np.cumsum(there.sum(axis=1)))
@@ -64,6 +72,7 @@ def scopes_from_neighbours(
     *,
     parent_matrix: Any = None,
     size: int,
+    sharpness: float = 1.0,
 ) -> Scopes:
     """The scope of each text.
 
@@ -73,8 +82,9 @@ def scopes_from_neighbours(
         label_matrix: CSR (N, L) of ones, the labels of the texts in the index.
         parent_matrix: CSR (L, L) of ones, the labels right above each label; None to add none.
         size: The most labels in a scope.
+        sharpness: The power of a similarity that counts as a vote.
     """
-    votes = vote(rows, similarities, label_matrix).tocoo()
+    votes = vote(rows, similarities, label_matrix, sharpness=sharpness).tocoo()
     texts, places, weights = votes.row, votes.col, votes.data
     support = np.full(len(weights), np.inf)  # a vote of its own goes before any support
     if parent_matrix is not None:

@@ -3,14 +3,13 @@
 - Features: words and pairs of neighbouring words, of the text and of its first line (`vectoriser`).
 - One linear scorer per label, trained with squared hinge on the texts a label could be confused on
   (`training`, `solver`); scores are log-odds, calibrated on texts held out.
-- Labels without a training text are scored too: by their names where `name_weight` says so, below
-  every other label otherwise.
+- Labels without a training text are scored too: by their names (`names`) unless `name_weight` is 0,
+  below every other label otherwise.
 - The weights are sparse; they are the explanation (`explain`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,10 @@ from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError
 from glocal.labels.space import LabelSpace
+from glocal.labels.text import name_forms, telling_name
 from glocal.sparse.calibration import calibrate, held_out_texts
 from glocal.sparse.explain import Contribution, contributions
+from glocal.sparse.names import score_unseen
 from glocal.sparse.scoring import LinearScorer, scores_at, top_labels
 from glocal.sparse.store import read_model, write_model
 from glocal.sparse.threads import Progress, n_threads
@@ -83,7 +84,8 @@ class SparseModel:
                 "lower sparse.min_words or add texts",
                 path=train.source,
             )
-        gold = labels.encode(train)[:, : len(labels)]
+        gold = train_gold = labels.encode(train)[:, : len(labels)]
+        train_features = features
         held = held_out_texts(gold, seed=seed) if dev is None else np.empty(0, dtype=np.int64)
         kept = np.setdiff1d(np.arange(len(train)), held)
         scorer = LinearTrainer(
@@ -99,6 +101,9 @@ class SparseModel:
             features, gold = vectoriser.transform(dev.texts()), labels.encode(dev)
             held = np.arange(len(dev))
         scorer = calibrate(scorer, features[held], gold[held], threads=threads)
+        if config.name_weight:
+            names = name_forms(labels)
+            scorer = score_unseen(scorer, vectoriser, names, train_features, train_gold, seed=seed)
         return cls(vectoriser, scorer, config)
 
     @property
@@ -191,8 +196,7 @@ def _name_features(vectoriser: Vectoriser, labels: LabelSpace, config: SparseCon
     if not config.name_weight:
         return None
     # A label without a name is called by its id, and a number in a text is hardly that label.
-    names = [name if re.search(r"[^\W\d_]", name) else "" for name in labels.names]
-    return vectoriser.transform(names).T.tocsc()
+    return vectoriser.transform([telling_name(name) for name in labels.names]).T.tocsc()
 
 
 def _probability(logits: NDArray[np.float32]) -> NDArray[np.float32]:

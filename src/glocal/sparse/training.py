@@ -200,11 +200,6 @@ class LinearTrainer:
             np.concatenate([getattr(block, name) for block in blocks])
             for name in ("features", "columns", "values")
         )
-        if self._names is not None and len(never):
-            named = (self._names[:, never] * self._config.name_weight).tocoo()
-            rows = np.concatenate([rows, named.row])
-            columns = np.concatenate([columns, never[named.col]])
-            values = np.concatenate([values, named.data.astype(np.float32)])
         weights = coo_matrix((values, (rows, columns)), shape=(n_features, n_labels)).tocsr()
         weights.sort_indices()
         return LinearScorer(weights, biases)

@@ -92,7 +92,8 @@ class Vocabulary:
         pairs[documents[1:] != documents[:-1]] = -1
         rows = np.concatenate([documents, documents[1:]])
         columns = np.concatenate([ids.astype(np.int64), pairs])
-        known = (columns >= 0) & (self.idf[columns] > 0)
+        known = columns >= 0
+        known[known] = self.idf[columns[known]] > 0
         cells, counts = np.unique(rows[known] * len(self) + columns[known], return_counts=True)
         per_text = np.bincount(cells // max(1, len(self)), minlength=len(lengths))
         return Counts(

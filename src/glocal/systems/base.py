@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from glocal.config import Recipe
 from glocal.data.batches import Batch
+from glocal.data.chunks import Chunking
 from glocal.encoders.encoder import Encoder
 from glocal.systems.combination import Combination
 from glocal.systems.topk import TopK
 
-__all__ = ["COMBINED", "LabelStatistics", "Progress", "System"]
+__all__ = ["COMBINED", "LabelStatistics", "Progress", "Ranker", "System"]
 
 COMBINED = "combined"
 
@@ -42,6 +43,8 @@ class LabelStatistics:
     counts: np.ndarray  # (L,) training texts per label
     n_documents: int
     teacher_vectors: np.ndarray | None = None  # (T, D) of the teacher's labels, where there is one
+    texts: Sequence[str] | None = None  # (L,) names and descriptions, where a recipe uses them
+    text_vectors: Mapping[int, np.ndarray] | None = None  # layer → (L, H), encoded from the texts
 
     @property
     def n_labels(self) -> int:
@@ -49,26 +52,23 @@ class LabelStatistics:
         return len(self.counts)
 
 
-class System(nn.Module, ABC):
-    """A trainable classifier over a fixed label space.
+class Ranker(nn.Module, ABC):
+    """Finds the best labels of documents in a fixed label space.
 
     Attributes:
-        recipe: The settings it was built from.
         n_labels: Number of labels.
         expert_names: The parts whose predictions are reported besides the combined ones.
-        encoder: Reads the text.
         combination: How the parts' scores become one.
     """
 
-    recipe: Recipe
     n_labels: int
     expert_names: list[str]
-    encoder: Encoder
     combination: Combination = Combination()
 
+    @property
     @abstractmethod
-    def training_step(self, batch: Batch, progress: Progress) -> Tensor:
-        """The loss of a batch: summed over its documents, divided by `batch.denominator`."""
+    def chunking(self) -> Chunking | None:
+        """How batches must cut long documents; None where they are read up to a length alone."""
 
     @abstractmethod
     def topk(
@@ -89,6 +89,27 @@ class System(nn.Module, ABC):
             allowed: (L,) bool, labels that may be predicted.
             per_expert: Also give each expert's own best labels, under its name.
         """
+
+
+class System(Ranker):
+    """A trainable classifier.
+
+    Attributes:
+        recipe: The settings it was built from.
+        encoder: Reads the text.
+    """
+
+    recipe: Recipe
+    encoder: Encoder
+
+    @property
+    def chunking(self) -> Chunking | None:
+        """As the encoder reads them."""
+        return self.encoder.chunking
+
+    @abstractmethod
+    def training_step(self, batch: Batch, progress: Progress) -> Tensor:
+        """The loss of a batch: summed over its documents, divided by `batch.denominator`."""
 
     @abstractmethod
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:

@@ -34,34 +34,65 @@ __all__ = ["Companions", "SparseCompanion", "fit_sparse"]
 Progress = Callable[[int, int], None]
 
 _BEST = 200  # labels of each text whose log-odds go along
+_BEST_UNSEEN = 50  # labels without training texts, besides: they are rarely among the best
 _CHUNK = 4096  # texts weighed at a time
 _CLIP = (1e-7, 1.0 - 1e-7)
 
 
 @dataclass(frozen=True)
 class SparseCompanion:
-    """The sparse model as a source of rows."""
+    """The sparse model as a source of rows.
+
+    Args:
+        model: Scores labels.
+        counts: (L,) training texts of each label.
+    """
 
     model: SparseModel
+    counts: np.ndarray
 
-    def rows(self, corpus: Corpus, *, progress: Progress | None = None) -> dict[str, np.ndarray]:
-        """The best labels of a corpus's documents and their log-odds."""
-        width = min(_BEST, self.model.n_labels)
+    @property
+    def unseen(self) -> np.ndarray:
+        """(L,) bool: labels without a training text."""
+        unseen: np.ndarray = np.asarray(self.counts) == 0
+        return unseen
+
+    def rows(
+        self,
+        corpus: Corpus,
+        *,
+        allowed: np.ndarray | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, np.ndarray]:
+        """The best labels of a corpus's documents, among those allowed, and their log-odds."""
+        width = min(_BEST, self.model.n_labels) + min(_BEST_UNSEEN, int(self.unseen.sum()))
         labels = np.full((len(corpus), width), -1, dtype=np.int32)
         odds = np.zeros((len(corpus), width), dtype=np.float32)
         for start in range(0, len(corpus), _CHUNK):
             texts = corpus.texts(start, start + _CHUNK)
-            found = self.rows_of(texts, threads=0)
+            found = self.rows_of(texts, allowed=allowed, threads=0)
             rows = slice(start, start + len(texts))
             labels[rows], odds[rows] = found[SPARSE], found[SPARSE_ODDS]
             if progress is not None:
                 progress(start + len(texts), len(corpus))
         return {SPARSE: labels, SPARSE_ODDS: odds}
 
-    def rows_of(self, texts: Sequence[str], *, threads: int = 1) -> dict[str, np.ndarray]:
+    def rows_of(
+        self, texts: Sequence[str], *, allowed: np.ndarray | None = None, threads: int = 1
+    ) -> dict[str, np.ndarray]:
         """The same of texts."""
         width = min(_BEST, self.model.n_labels)
-        labels, probabilities = self.model.topk(texts, width, threads=threads)
+        labels, probabilities = self.model.topk(texts, width, allowed=allowed, threads=threads)
+        if (unseen := self.unseen).any():
+            some = unseen if allowed is None else unseen & allowed
+            rare, rare_probabilities = self.model.topk(
+                texts, min(_BEST_UNSEEN, int(unseen.sum())), allowed=some, threads=threads
+            )
+            # A label comes once; the place of one that is there already says nothing.
+            there = (rare[:, :, None] == labels[:, None, :]).any(axis=2)
+            rare_probabilities = np.where(there, probabilities[:, :1], rare_probabilities)
+            labels = np.concatenate([np.where(there, -1, rare), labels], axis=1)
+            probabilities = np.concatenate([rare_probabilities, probabilities], axis=1)
         p = np.clip(probabilities.astype(np.float64), *_CLIP)
         odds = (np.log(p) - np.log1p(-p)).astype(np.float32)
         return {SPARSE: labels.astype(np.int32), SPARSE_ODDS: odds}
@@ -83,7 +114,7 @@ def fit_sparse(
     from glocal.sparse.model import SparseModel
 
     key: list[Any] = [__version__, asdict(recipe.sparse), recipe.train.seed, train.fingerprint()]
-    key += [labels.ids, labels.names, labels.counts.tolist()]
+    key += [labels.ids, labels.names, labels.alt_names, labels.counts.tolist()]
     digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=16).hexdigest()
     kept = cache_dir("sparse") / digest
     if not kept.is_dir():
@@ -93,7 +124,7 @@ def fit_sparse(
         with temporary_dir(kept) as folder:
             model.save(folder / "model")
             replace_dir(folder, kept)
-    return SparseCompanion(SparseModel.load(kept / "model"))
+    return SparseCompanion(SparseModel.load(kept / "model"), labels.counts)
 
 
 @dataclass(frozen=True)
@@ -103,11 +134,23 @@ class Companions:
     teaching: Teaching | None = None
     sparse: SparseCompanion | None = None
 
-    def rows(self, corpus: Corpus, *, progress: Progress | None = None) -> dict[str, np.ndarray]:
-        """What goes into batches of a corpus's documents."""
+    def rows(
+        self,
+        corpus: Corpus,
+        *,
+        allowed: np.ndarray | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, np.ndarray]:
+        """What goes into batches of a corpus's documents.
+
+        Args:
+            corpus: The documents.
+            allowed: (L,) bool, the only labels that will be asked for.
+            progress: Called with (done, total).
+        """
         rows = {} if self.teaching is None else self.teaching.rows(corpus, progress=progress)
         if self.sparse is not None:
-            rows |= self.sparse.rows(corpus, progress=progress)
+            rows |= self.sparse.rows(corpus, allowed=allowed, progress=progress)
         return rows
 
     def training_rows(
@@ -118,10 +161,14 @@ class Companions:
             return {}
         return self.teaching.training_rows(train, progress=progress)
 
-    def rows_of(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
+    def rows_of(
+        self, texts: Sequence[str], *, allowed: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
         """What goes into batches of texts."""
         rows = {} if self.teaching is None else self.teaching.rows_of(texts)
-        return rows if self.sparse is None else rows | self.sparse.rows_of(texts)
+        if self.sparse is not None:
+            rows |= self.sparse.rows_of(texts, allowed=allowed)
+        return rows
 
     def fingerprints(self) -> list[str]:
         """Of what training depends on."""
@@ -142,4 +189,5 @@ class Companions:
             return cls(teaching)
         from glocal.sparse.model import SparseModel
 
-        return cls(teaching, SparseCompanion(SparseModel.load(folder / "sparse")))
+        sparse = SparseCompanion(SparseModel.load(folder / "sparse"), labels.counts)
+        return cls(teaching, sparse)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from glocal.config import Recipe
 from glocal.experts.base import Expert
 from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
+from glocal.experts.label_text import LabelText
 from glocal.experts.parse import SPARSE_EXPERT, TEACHER, ExpertSpec
 from glocal.experts.reader import ReaderExpert
 from glocal.experts.sparse import SparseExpert
@@ -30,13 +33,14 @@ class ExpertBuilder:
         recipe: The settings.
         hidden_size: Width of the encoder.
         bias: Initial label biases, (L,).
-        statistics: Of the training labels, and the teacher's label vectors.
+        statistics: Of the training labels, vectors of their texts and of the teacher's labels.
     """
 
     def __init__(
         self, recipe: Recipe, hidden_size: int, bias: Tensor, statistics: LabelStatistics
     ) -> None:
         self.recipe, self.bias, self.statistics = recipe, bias, statistics
+        self.hidden_size = hidden_size
         self.common: dict[str, Any] = {
             "hidden_size": hidden_size,
             "n_labels": len(bias),
@@ -50,7 +54,9 @@ class ExpertBuilder:
         if spec.kind == TEACHER:
             return TeacherExpert(name=spec.name, bias=self.bias)
         if spec.kind == SPARSE_EXPERT:
-            return SparseExpert(name=spec.name, n_labels=len(self.bias))
+            unseen = torch.from_numpy(np.asarray(self.statistics.counts) == 0)
+            return SparseExpert(name=spec.name, n_labels=len(self.bias), unseen=unseen)
+        common["text"] = self._text(spec.layers)
         if spec.kind == "A":
             return LabelAttentionExpert(recipe.attention, layer=spec.layers[0], **common)
         common |= {"clusters": self._clusters(), "skip_tails": recipe.aplc.skip_tails}
@@ -62,6 +68,22 @@ class ExpertBuilder:
             layer=spec.layers[0],
             label_vectors=self.statistics.teacher_vectors,
             **common,
+        )
+
+    def _text(self, layers: Sequence[int]) -> LabelText | None:
+        """Of the labels, in the layers an expert reads; None where the recipe does not use it."""
+        config, encoded = self.recipe.labels, self.statistics.text_vectors
+        if config.text == "off" or (config.text == "start" and encoded is None):
+            return None
+        if encoded is None:  # the weights are to be loaded
+            blank = np.zeros((len(self.bias), self.hidden_size), dtype=np.float32)
+            encoded = dict.fromkeys(layers, blank)
+        return LabelText(
+            torch.from_numpy(np.concatenate([encoded[layer] for layer in layers], axis=1)),
+            torch.from_numpy(np.array(self.statistics.counts)),
+            tied=config.text == "tied",
+            dropout=config.text_dropout,
+            worth=config.text_worth,
         )
 
     def _clusters(self) -> Callable[[int], APLC] | None:

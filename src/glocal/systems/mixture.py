@@ -5,7 +5,8 @@
 - every label scored by every expert, chunk by chunk (`full`); or the first document expert scores
   every label and the others only candidates it proposes (`shortlist`): what makes tens of thousands
   of labels trainable on a CPU;
-- individual or collaborative BCE and the diversity loss, all on the same chunk's logits.
+- individual or collaborative BCE and the diversity loss, all on the same chunk's logits;
+- with label text, labels without a training text are scored but no part of the loss.
 """
 
 from __future__ import annotations
@@ -30,17 +31,19 @@ from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
 from glocal.systems.aplc_topk import aplc_topk
-from glocal.systems.base import COMBINED, LabelStatistics, Progress, System
+from glocal.systems.base import LabelStatistics, Progress, System
 from glocal.systems.candidates import Candidates, draw_candidates
 from glocal.systems.expert_builder import ExpertBuilder
-from glocal.systems.topk import RunningTopK, TopK, topk_of
+from glocal.systems.ranking import ExpertRanker, each_once
+from glocal.systems.topk import RunningTopK
 
 __all__ = ["ExpertMixture"]
 
 _CHUNK_ELEMENTS = {"cuda": 1 << 30, "cpu": 1 << 24}
+_NO_LOSS = -100.0  # a logit whose softplus is zero, and so is its gradient
 
 
-class ExpertMixture(System):
+class ExpertMixture(ExpertRanker, System):
     """Any list of document, label-attention and reader experts on one encoder, and the teacher.
 
     Args:
@@ -51,6 +54,7 @@ class ExpertMixture(System):
     """
 
     counts: Tensor
+    untaught: Tensor | None
 
     def __init__(
         self,
@@ -69,6 +73,8 @@ class ExpertMixture(System):
         self.expert_names = [spec.name for spec in experts]
         counts = torch.from_numpy(statistics.counts.astype(np.float32))
         self.register_buffer("counts", counts, persistent=False)
+        unread = recipe.labels.text == "off" or bool((counts > 0).all())
+        self.register_buffer("untaught", None if unread else counts == 0, persistent=False)
         if recipe.encoder.freeze:
             encoder.requires_grad_(False)
         self._check()
@@ -84,6 +90,12 @@ class ExpertMixture(System):
             raise ConfigError(
                 "'loss.kind' = collaborative needs every expert's logit of every label, which "
                 "label clusters do not compute in training; set document.head=flat"
+            )
+        if list(self.encoder.parameters()) and not list(self.experts.parameters()):
+            raise ConfigError(
+                f"the encoder '{self.recipe.encoder.name}' is read by none of the experts "
+                f"{', '.join(self.expert_names)}; set encoder.name=none, or add an expert that "
+                "reads it, such as D-last"
             )
         if self.recipe.candidates.mode == "shortlist" and self.proposer is None:
             raise ConfigError(
@@ -141,7 +153,8 @@ class ExpertMixture(System):
             for batch in batches:
                 features: Features = self.encoder(batch)
                 for expert, mean in zip(experts, means, strict=True):
-                    mean.add(features.hidden[expert.layers[0]], batch.attention_mask, batch.gold)
+                    tokens, mask = features.tokens(expert.layers[0])
+                    mean.add(tokens, batch.attention_mask if mask is None else mask, batch.gold)
         for expert, mean in zip(experts, means, strict=True):
             expert.start_queries(mean.finish())
         self.train(was_training)
@@ -185,7 +198,7 @@ class ExpertMixture(System):
             ]
             if self.recipe.loss.kind == "collaborative":
                 logits = [torch.stack([z.float() for z in logits]).mean(0)]
-            parts = [bce_chunk(z, batch.gold, chunk.start) for z in logits]
+            parts = [bce_chunk(self._taught(z, chunk), batch.gold, chunk.start) for z in logits]
             return torch.stack(parts).sum()
 
         labels = [expert.label_tensors() for expert in experts]
@@ -210,7 +223,7 @@ class ExpertMixture(System):
         hardest = RunningTopK(config.hard) if config.hard else None
 
         def chunk_loss(chunk: slice, flat: Any, rows: Any) -> Tensor:
-            logits = proposer.score(tuple(flat), tuple(rows))
+            logits = self._taught(proposer.score(tuple(flat), tuple(rows)), chunk)
             if hardest is not None:
                 _observe(hardest, logits.detach(), chunk, batch.gold)
             return bce_chunk(logits, batch.gold, chunk.start)
@@ -238,10 +251,15 @@ class ExpertMixture(System):
                 total = total + self._candidate_loss(expert, states[expert.name], candidates)
         return total
 
-    @staticmethod
-    def _candidate_loss(expert: Expert, state: State, candidates: Candidates) -> Tensor:
-        logits = expert.logits(state, candidates.labels)
+    def _candidate_loss(self, expert: Expert, state: State, candidates: Candidates) -> Tensor:
+        logits = self._taught(expert.logits(state, candidates.labels), candidates.labels)
         return bce_candidates(logits, candidates.targets, candidates.weights)
+
+    def _taught(self, logits: Tensor, labels: slice | Tensor) -> Tensor:
+        """Logits (B, C) of labels, without loss or gradient where nothing is taught of a label."""
+        if self.untaught is None:
+            return logits
+        return logits.masked_fill(self.untaught[labels], _NO_LOSS)
 
     @property
     def recordable(self) -> bool:
@@ -262,43 +280,14 @@ class ExpertMixture(System):
 
     # --- prediction ---------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def topk(
-        self,
-        batch: Batch,
-        k: int,
-        *,
-        candidates: Tensor | None = None,
-        allowed: Tensor | None = None,
-        per_expert: bool = False,
-    ) -> dict[str, TopK]:
-        """By the mean of the experts' probabilities (Eq. 7) or their weighted log-odds."""
-        states = self.prepare(batch)
-        if candidates is not None:
-            return self._rescore(states, candidates, k, allowed, per_expert=per_expert)
+    def shortlist(
+        self, batch: Batch, states: dict[str, State], k: int, allowed: Tensor | None
+    ) -> Tensor | None:
+        """What the document expert and others put forward, where the recipe asks for candidates."""
         if not self.shortlists:
-            return self._topk_full(batch, states, k, allowed, per_expert=per_expert)
+            return None
         proposed = self._propose(batch, states, max(k, self.recipe.candidates.predict), allowed)
-        proposed = self._with_suggestions(proposed, states)
-        return self._rescore(states, proposed, k, allowed, per_expert=per_expert)
-
-    def _topk_full(
-        self,
-        batch: Batch,
-        states: dict[str, State],
-        k: int,
-        allowed: Tensor | None,
-        *,
-        per_expert: bool,
-    ) -> dict[str, TopK]:
-        names = [COMBINED, *(self.expert_names if per_expert else [])]
-        running = {name: RunningTopK(k) for name in names}
-        for chunk in self.chunks(len(batch), batch.input_ids.device):
-            labels = torch.arange(chunk.start, chunk.stop, device=batch.input_ids.device)
-            for name, scores in self._probabilities(states, chunk).items():
-                if name in running:
-                    running[name].update(scores, labels, allowed)
-        return {name: best.result() for name, best in running.items()}
+        return self._with_suggestions(proposed, states)
 
     def _propose(
         self, batch: Batch, states: dict[str, State], k: int, allowed: Tensor | None
@@ -327,29 +316,11 @@ class ExpertMixture(System):
         if not found:
             return proposed
         pooled = torch.cat([proposed, *found], 1)
-        pooled = pooled.masked_fill(pooled >= self.n_labels, -1).sort(1).values
-        again = pooled[:, 1:] == pooled[:, :-1]
-        return torch.cat([pooled[:, :1], pooled[:, 1:].masked_fill(again, -1)], 1)
+        return each_once(pooled.masked_fill(pooled >= self.n_labels, -1))
 
-    def _rescore(
-        self,
-        states: dict[str, State],
-        candidates: Tensor,
-        k: int,
-        allowed: Tensor | None,
-        *,
-        per_expert: bool,
-    ) -> dict[str, TopK]:
-        scores = self._probabilities(states, candidates.clamp(min=0))
-        names = [COMBINED, *(self.expert_names if per_expert else [])]
-        return {name: topk_of(scores[name], candidates, k, allowed) for name in names}
-
-    def _probabilities(self, states: dict[str, State], labels: slice | Tensor) -> dict[str, Tensor]:
-        """Each expert's probabilities and what they come to together."""
-        logits = {e.name: e.logits(states[e.name], labels).float() for e in self._experts()}
-        scores = {name: torch.sigmoid(z) for name, z in logits.items()}
-        scores[COMBINED] = self.combination(list(logits), list(logits.values()))
-        return scores
+    def expert_logits(self, states: dict[str, State], labels: slice | Tensor) -> dict[str, Tensor]:
+        """Each expert's logits of labels, by name."""
+        return {e.name: e.logits(states[e.name], labels).float() for e in self._experts()}
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """The encoder's and the experts' groups."""

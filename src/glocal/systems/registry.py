@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from glocal.experts.parse import SPARSE_EXPERT, TEACHER, parse_experts
 from glocal.systems.aplc_xlnet import APLCXLNet
 from glocal.systems.base import LabelStatistics, System
 from glocal.systems.glocalxml import GlocalXML
+from glocal.systems.label_text import check_label_text, encode_label_text
+from glocal.systems.long_documents import long_documents
 from glocal.systems.me_xml import MEXML
 from glocal.systems.treaderxml import TReaderXML
 
@@ -43,6 +46,7 @@ def build_system(
     *,
     device_type: str = "cpu",
     vectors: StaticVectors | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[System, TextTokenizer]:
     """A new system on its pretrained encoder, with the tokenizer.
 
@@ -52,12 +56,22 @@ def build_system(
         statistics: Of the training labels.
         device_type: Where it will be trained.
         vectors: Of words, where the recipe reads these (`reader.encode = "static"`).
+        progress: Called with (done, total) while labels' texts are encoded.
     """
     system = _system_class(recipe.system)
+    check_label_text(recipe, statistics)
     recipe = _resolve_candidates(recipe, statistics.n_labels, device_type)
     model, tokenizer = _load_encoder(recipe, vectors)
     _check_length(recipe, model)
-    return _assemble(system, recipe, model, tokenizer, statistics), tokenizer
+    encode = partial(
+        encode_label_text,
+        statistics,
+        tokenizer=tokenizer,
+        max_length=recipe.encoder.max_length,
+        device=device_type,
+        progress=progress,
+    )
+    return _assemble(system, recipe, model, tokenizer, encode), tokenizer
 
 
 def rebuild_system(
@@ -76,7 +90,7 @@ def rebuild_system(
     else:
         model = model_from_config(mapping, recipe.encoder)
     system = _system_class(recipe.system)
-    return _assemble(system, recipe, model, tokenizer, statistics, total=total)
+    return _assemble(system, recipe, model, tokenizer, lambda _: statistics, total=total)
 
 
 def _load_encoder(recipe: Recipe, vectors: StaticVectors | None) -> tuple[Any, TextTokenizer]:
@@ -93,7 +107,7 @@ def _assemble(
     recipe: Recipe,
     model: Any,
     tokenizer: TextTokenizer,
-    statistics: LabelStatistics,
+    statistics_for: Callable[[Encoder], LabelStatistics],
     *,
     total: int | None = None,
 ) -> System:
@@ -108,6 +122,7 @@ def _assemble(
         cls_type_id=tokenizer.facts.cls_type_id,
         pooling=recipe.encoder.pooling,
         total_layers=total,
+        long_documents=long_documents(recipe, experts, tokenizer),
     )
     if recipe.encoder.gradient_checkpointing:
         if not model.supports_gradient_checkpointing:
@@ -115,7 +130,7 @@ def _assemble(
                 f"'encoder.gradient_checkpointing' = true, but {type(model).__name__} cannot do it"
             )
         model.gradient_checkpointing_enable()
-    return system(recipe, encoder, experts, statistics)
+    return system(recipe, encoder, experts, statistics_for(encoder))
 
 
 def _resolve_candidates(recipe: Recipe, n_labels: int, device_type: str) -> Recipe:

@@ -3,7 +3,7 @@
 glocal.toml         format and library version, temperature, experts' weights, the resolved recipe
 labels.parquet      the label space
 tokenizer.json      encoder/config.json
-model.safetensors   all weights
+model.safetensors   all weights; of several members, members/0/model.safetensors and so on
 teacher/  sparse/   the texts a teacher looks similar ones up in, the sparse expert's weights
 metrics.json        train_log.jsonl        README.md (a model card)
 """
@@ -28,7 +28,7 @@ from glocal.labels.space import LabelSpace
 
 if TYPE_CHECKING:
     from glocal.encoders.tokenizer import TextTokenizer
-    from glocal.systems.base import System
+    from glocal.systems.base import LabelStatistics, Ranker, System
     from glocal.systems.companions import Companions
 
 __all__ = ["FORMAT_VERSION", "StoredModel", "load_model", "read_labels", "save_model"]
@@ -40,7 +40,7 @@ FORMAT_VERSION = 1
 class StoredModel:
     """A system with everything needed to use it."""
 
-    system: System
+    system: Ranker
     recipe: Recipe
     labels: LabelSpace
     tokenizer: TextTokenizer
@@ -77,13 +77,10 @@ def load_model(path: str | Path) -> StoredModel:
     Raises:
         ModelError: When it is not a model directory, is damaged, or is of a newer format.
     """
-    from safetensors.torch import load_file
-
     from glocal.encoders.word_encoder import load_tokenizer
     from glocal.systems.base import LabelStatistics
     from glocal.systems.combination import Combination
     from glocal.systems.companions import Companions
-    from glocal.systems.registry import rebuild_system
 
     folder = Path(path)
     settings = _read_settings(folder)
@@ -98,13 +95,41 @@ def load_model(path: str | Path) -> StoredModel:
             labels.n_documents,
             None if teaching is None else teaching.blank_vectors(),
         )
-        system = rebuild_system(recipe, statistics, folder / "encoder" / "config.json", tokenizer)
-        system.load_state_dict(load_file(folder / "model.safetensors"))
+        system = _load_ranker(folder, recipe, statistics, tokenizer)
         system.combination = Combination.from_mapping(settings["combination"])
         metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
         temperature = float(settings["temperature"])
     system.eval()
     return StoredModel(system, recipe, labels, tokenizer, temperature, metrics, companions)
+
+
+def _load_ranker(
+    folder: Path, recipe: Recipe, statistics: LabelStatistics, tokenizer: TextTokenizer
+) -> Ranker:
+    from safetensors.torch import load_file
+
+    from glocal.systems.members import MixtureEnsemble
+    from glocal.systems.registry import rebuild_system
+
+    def load(weights: Path) -> System:
+        system = rebuild_system(recipe, statistics, folder / "encoder" / "config.json", tokenizer)
+        system.load_state_dict(load_file(weights))
+        return system
+
+    if recipe.train.members == 1:
+        return load(folder / "model.safetensors")
+    paths = _member_weights(folder, recipe.train.members)
+    missing = [str(path.relative_to(folder)) for path in paths if not path.is_file()]
+    if missing:
+        raise ModelError(
+            f"the model directory {folder} is of {len(paths)} members, but {', '.join(missing)} "
+            "is missing; copy the whole directory again, or train it anew"
+        )
+    return MixtureEnsemble([load(path) for path in paths])
+
+
+def _member_weights(folder: Path, count: int) -> list[Path]:
+    return [folder / "members" / str(number) / "model.safetensors" for number in range(count)]
 
 
 def read_labels(path: str | Path) -> LabelSpace:
@@ -114,8 +139,6 @@ def read_labels(path: str | Path) -> LabelSpace:
 
 
 def _write(folder: Path, model: StoredModel) -> None:
-    from glocal.systems.weights import write_tensors
-
     settings = {
         "format_version": FORMAT_VERSION,
         "library_version": __version__,
@@ -128,15 +151,33 @@ def _write(folder: Path, model: StoredModel) -> None:
     (folder / "glocal.toml").write_text(to_toml(settings), encoding="utf-8")
     model.labels.save(folder / "labels.parquet")
     model.tokenizer.save(folder / "tokenizer.json")
-    (folder / "encoder").mkdir()
-    encoder = model.system.encoder
-    config = {**encoder.model.config.to_dict(), "glocal_layers": encoder.total_layers}
-    (folder / "encoder" / "config.json").write_text(_json(config), encoding="utf-8")
-    write_tensors(model.system.state_dict(), folder / "model.safetensors")
+    _write_weights(folder, model.system)
     if model.companions is not None:
         model.companions.save(folder)
     (folder / "metrics.json").write_text(_json(model.metrics), encoding="utf-8")
     (folder / "README.md").write_text(_card(model), encoding="utf-8")
+
+
+def _write_weights(folder: Path, system: Ranker) -> None:
+    """The encoder's configuration, which members share, and the weights."""
+    from glocal.systems.base import System
+    from glocal.systems.members import MixtureEnsemble
+    from glocal.systems.weights import write_tensors
+
+    members: list[System] = []
+    if isinstance(system, MixtureEnsemble):
+        members += system.mixtures()
+        paths = _member_weights(folder, len(members))
+    else:
+        assert isinstance(system, System)
+        members, paths = [system], [folder / "model.safetensors"]
+    encoder = members[0].encoder
+    config = {**encoder.model.config.to_dict(), "glocal_layers": encoder.total_layers}
+    (folder / "encoder").mkdir()
+    (folder / "encoder" / "config.json").write_text(_json(config), encoding="utf-8")
+    for member, path in zip(members, paths, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_tensors(member.state_dict(), path)
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
@@ -193,11 +234,12 @@ def _card(model: StoredModel) -> str:
         f"{__version__} on {labels.n_documents:,} texts.",
         "",
         f"- experts: {', '.join(recipe.experts)}",
-        f"- reads the first {recipe.encoder.max_length} tokens of a text",
-        f"- seed {recipe.train.seed}, {recipe.train.epochs} epochs of batches of "
-        f"{recipe.train.batch_size}",
+        *_training_lines(recipe),
         "",
     ]
+    planned = model.metrics.get("plan", {}).get("lines", [])
+    if planned:
+        lines += ["How it was chosen what to train:", "", *(f"- {line}" for line in planned), ""]
     scores = model.metrics.get("dev", {}).get("combined", {})
     if scores:
         lines += ["| metric on dev | value |", "|---|---|"]
@@ -211,3 +253,19 @@ def _card(model: StoredModel) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _training_lines(recipe: Recipe) -> list[str]:
+    from glocal.encoders.no_encoder import NO_ENCODER
+
+    train = recipe.train
+    if recipe.encoder.name == NO_ENCODER:
+        return [f"- seed {train.seed}"]
+    seeds, each = f"seed {train.seed}", ""
+    if train.members > 1:
+        seeds = f"{train.members} members, seeds {train.seed} to {train.seed + train.members - 1}"
+        each = " each"
+    return [
+        f"- reads the first {recipe.encoder.tokens_read} tokens of a text",
+        f"- {seeds}, {train.epochs} epochs{each} of batches of {train.batch_size}",
+    ]

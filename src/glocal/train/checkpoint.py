@@ -1,7 +1,9 @@
 """The state of a run on disk: enough to go on to the same result after a kill.
 
 `OUT.run/` holds `checkpoint-STEP/` (weights, optimizer, random state in safetensors, the rest in
-JSON), `best.safetensors` and `train_log.jsonl`. A checkpoint is written under another name and
+JSON), `best.safetensors` and `train_log.jsonl`; where a run has several members, `members/` holds
+this of the one under way and what is kept of the finished ones. `plan.json` says what was decided
+about the run before it began. A checkpoint is written under another name and
 renamed; the one before it is removed only then. No pickle.
 """
 
@@ -59,6 +61,13 @@ class RunFolder:
         self.path = out.with_name(out.name + ".run")
         self.log_path = self.path / "train_log.jsonl"
         self.best_path = self.path / "best.safetensors"
+        self.plan_path = self.path / "plan.json"
+        self.members_path = self.path / "members"
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a run left something behind to go on with."""
+        return self.latest() is not None or self.members_path.is_dir()
 
     def latest(self) -> Path | None:
         """The newest complete checkpoint."""
@@ -160,6 +169,15 @@ class RunFolder:
                 f"cannot save the state of the run in {self.path}: {error.strerror or error}; "
                 f"make room or mend the folder, then repeat the command ({kept})"
             ) from error
+
+    def clear(self) -> None:
+        """Make the folder, without anything of an earlier run but what was planned for this one."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for entry in self.path.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry != self.plan_path:
+                entry.unlink()
 
     def remove(self) -> None:
         """Delete the folder and all it holds."""

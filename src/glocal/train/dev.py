@@ -19,7 +19,7 @@ from glocal.predict.documents import score_documents
 from glocal.predict.evaluation import evaluate_predictions, metric_value
 from glocal.predict.pool import distinct_labels
 from glocal.predict.predictions import Predictions
-from glocal.systems.base import COMBINED, System
+from glocal.systems.base import COMBINED, Ranker
 from glocal.systems.combination import Combination
 from glocal.train.engine import Engine
 from glocal.train.loop import TrainingData
@@ -35,7 +35,7 @@ class DevEvaluator:
 
     def __init__(
         self,
-        system: System,
+        system: Ranker,
         data: TrainingData,
         engine: Engine,
         recipe: Recipe,
@@ -46,7 +46,7 @@ class DevEvaluator:
         self.system, self.engine, self.recipe, self.labels = system, engine, recipe, labels
         self.tokenizer, self.extra = data.tokenizer, extra
         self.tokens: TokenStore = tokenise(
-            dev, data.tokenizer, max_length=recipe.encoder.max_length
+            dev, data.tokenizer, max_length=recipe.encoder.tokens_read
         )
         self.gold = labels.encode(dev)
         if not self.gold.nnz:

@@ -1,16 +1,24 @@
-"""What a run fits on the raw texts before the encoder is trained: a teacher, the sparse model."""
+"""What a run needs before an encoder is trained, and what its members share.
+
+The label space, the companions fitted on the raw texts (a teacher, the sparse model), and the rows
+these give for every text.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from glocal.config import Recipe
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
+from glocal.errors import ConfigError
 from glocal.labels.space import LabelSpace
+from glocal.labels.text import label_texts
 from glocal.systems.companions import Companions, fit_sparse
+from glocal.systems.label_text import uses_label_text
 from glocal.systems.teaching import teach, word_vectors
 from glocal.train.engine import Engine
 from glocal.train.listener import TrainListener
@@ -20,12 +28,83 @@ if TYPE_CHECKING:
 
     from glocal.encoders.static import StaticVectors
 
-__all__ = ["extra_rows", "gather_companions"]
+__all__ = ["Material", "build_label_space", "gather_material", "telling"]
 
 _TOLD_SECONDS = 10.0  # between messages
 
 
-def gather_companions(
+@dataclass(frozen=True)
+class Material:
+    """What a run is made from, besides its recipe.
+
+    Attributes:
+        train: The training texts.
+        dev: Texts to choose weights on.
+        labels: The label space.
+        vectors: Of words, where the recipe reads these.
+        companions: Models of raw texts, fitted.
+        train_extra: What batches of training texts hold besides tokens.
+        dev_extra: The same of dev.
+        label_texts: Names and descriptions of the labels, where the recipe uses them.
+    """
+
+    train: Corpus
+    dev: Corpus | None
+    labels: LabelSpace
+    vectors: StaticVectors | None
+    companions: Companions
+    train_extra: Mapping[str, np.ndarray]
+    dev_extra: Mapping[str, np.ndarray]
+    label_texts: Sequence[str] | None = None
+
+
+def build_label_space(recipe: Recipe, train: Corpus, table: LabelTable | None) -> LabelSpace:
+    """The labels a recipe's model knows."""
+    config = recipe.labels
+    if config.score_unseen and table is None:
+        raise ConfigError("'labels.score_unseen' needs a label table: give one with --labels")
+    return LabelSpace.build(
+        train, table=table, min_count=config.min_count, score_unseen=config.score_unseen
+    )
+
+
+def gather_material(
+    recipe: Recipe,
+    train: Corpus,
+    dev: Corpus | None,
+    table: LabelTable | None,
+    *,
+    engine: Engine,
+    listener: TrainListener,
+    watch: Callable[[str, int, int], None] | None = None,
+) -> Material:
+    """Fit what is fitted on raw texts, and look at all texts with it.
+
+    Args:
+        recipe: The settings.
+        train: The training texts.
+        dev: Texts to choose weights on.
+        table: Names, descriptions and parents of labels.
+        engine: Where the run computes.
+        listener: Is told what happens.
+        watch: Called with what is done, how much of it, and how much there is.
+    """
+    labels = build_label_space(recipe, train, table)
+    listener.on_message(f"{len(train):,} texts, {len(labels):,} labels; {engine.describe()}")
+    vectors, companions = _companions(
+        recipe, train, labels, table, engine=engine, listener=listener, watch=watch
+    )
+
+    def rows(corpus: Corpus, *, training: bool = False) -> dict[str, np.ndarray]:
+        return _extra_rows(companions, corpus, engine=engine, listener=listener, training=training)
+
+    train_extra = rows(train, training=True)
+    dev_extra = {} if dev is None else rows(dev)
+    texts = label_texts(labels, table) if uses_label_text(recipe) else None
+    return Material(train, dev, labels, vectors, companions, train_extra, dev_extra, texts)
+
+
+def _companions(
     recipe: Recipe,
     train: Corpus,
     labels: LabelSpace,
@@ -33,24 +112,32 @@ def gather_companions(
     *,
     engine: Engine,
     listener: TrainListener,
+    watch: Callable[[str, int, int], None] | None,
 ) -> tuple[StaticVectors | None, Companions]:
     """Word vectors, and the teacher and the sparse model of the training texts, if the recipe asks.
 
     The first process fits the sparse model, the others find it in the cache.
     """
-    passes = _telling(listener, "word vectors trained, passes")
+    passes = telling(listener, "word vectors trained, passes")
     vectors = word_vectors(recipe, train, table, progress=passes)
-    embedded = _telling(listener, "texts taken in by the teacher")
+    embedded = telling(listener, "texts taken in by the teacher")
     teaching = teach(recipe, train, labels, table, vectors, progress=embedded)
     if not engine.is_main:
         engine.wait()
-    sparse = fit_sparse(recipe, train, labels, progress=_telling_what(listener))
+    tell = _telling_what(listener)
+
+    def progress(what: str, done: int, total: int) -> None:
+        tell(what, done, total)
+        if watch is not None:
+            watch(what, done, total)
+
+    sparse = fit_sparse(recipe, train, labels, progress=progress)
     if engine.is_main:
         engine.wait()
     return vectors, Companions(teaching, sparse)
 
 
-def extra_rows(
+def _extra_rows(
     companions: Companions,
     corpus: Corpus,
     *,
@@ -62,13 +149,13 @@ def extra_rows(
     if not engine.is_main:
         engine.wait()
     find = companions.training_rows if training else companions.rows
-    rows = find(corpus, progress=_telling(listener, "texts looked at beforehand"))
+    rows = find(corpus, progress=telling(listener, "texts looked at beforehand"))
     if engine.is_main:
         engine.wait()
     return rows
 
 
-def _telling(listener: TrainListener, what: str) -> Callable[[int, int], None]:
+def telling(listener: TrainListener, what: str) -> Callable[[int, int], None]:
     """Tells now and then how far something is that takes long."""
     tell = _telling_what(listener)
     return lambda done, total: tell(what, done, total)

@@ -194,6 +194,7 @@ class Loop:
                 gold=self.data.gold,
                 n_labels=self.data.n_labels,
                 extra=self.data.extra,
+                chunking=self.system.chunking,
             ).to(self.engine.device)
 
     def _collate(self, positions: np.ndarray, part: int) -> Batch:
@@ -208,6 +209,7 @@ class Loop:
             denominator=self.system.denominator(self.data.gold, positions) / self.engine.world,
             multiple=self.multiple,
             extra=self.data.extra,
+            chunking=self.system.chunking,
         )
 
     # --- between steps ------------------------------------------------------------------------

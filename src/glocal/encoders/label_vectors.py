@@ -1,0 +1,139 @@
+"""Vectors of labels' texts: the mean token of each, layer by layer, of an encoder as it is now.
+
+- Special tokens are left out: what is matched are the words of a text. A text without any other
+  token has the zero vector.
+- Texts of like length share a batch; each text is encoded once.
+- Kept in the cache under the texts, the tokenizer and the encoder's weights, so that runs with the
+  same encoder on the same labels share them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glocal.data.atomic import replace_dir, temporary_dir
+from glocal.data.batches import collate, prediction_batches
+from glocal.data.cache import cache_dir, cache_error
+from glocal.data.tokens import TokenStore
+
+if TYPE_CHECKING:
+    from glocal.encoders.encoder import Encoder
+    from glocal.encoders.tokenizer import TextTokenizer
+
+__all__ = ["label_vectors", "mean_tokens"]
+
+FORMAT_VERSION = 1
+BATCH_TEXTS = 256
+
+Progress = Callable[[int, int], None]
+LayerVectors = dict[int, NDArray[np.float32]]
+
+
+def label_vectors(
+    encoder: Encoder,
+    tokenizer: TextTokenizer,
+    texts: Sequence[str],
+    *,
+    max_length: int,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> LayerVectors:
+    """The mean tokens of texts, from the cache where they are known.
+
+    Args:
+        encoder: Its layers are those asked for; its weights are not changed.
+        tokenizer: Of the encoder.
+        texts: One for each label, empty for none.
+        max_length: Tokens read of each.
+        device: Where to compute; the encoder comes back to where it was.
+        progress: Called with (done, total) while texts are encoded.
+
+    Returns:
+        For each layer (n, H) float32.
+
+    Raises:
+        DataError: The cache folder cannot be written to.
+    """
+    entry = cache_dir("label-text") / _key(encoder, tokenizer, texts, max_length)
+    found = _read(entry, encoder.layers, len(texts))
+    if found is not None:
+        return found
+    home = next(encoder.parameters()).device
+    try:
+        encoder.to(device)
+        vectors = mean_tokens(encoder, tokenizer, texts, max_length=max_length, progress=progress)
+    finally:
+        encoder.to(home)
+    try:
+        with temporary_dir(entry) as folder:
+            for layer, values in vectors.items():
+                np.save(folder / _file(layer), values, allow_pickle=False)
+            replace_dir(folder, entry)
+    except OSError as error:
+        raise cache_error(entry, error) from error
+    return vectors
+
+
+@torch.no_grad()
+def mean_tokens(
+    encoder: Encoder,
+    tokenizer: TextTokenizer,
+    texts: Sequence[str],
+    *,
+    max_length: int,
+    progress: Progress | None = None,
+) -> LayerVectors:
+    """For each layer the mean of each text's tokens, (n, H)."""
+    device = next(encoder.parameters()).device
+    special = torch.tensor(sorted(set(tokenizer.encode_batch([""], max_length)[0])), device=device)
+    tokens = TokenStore.in_memory(tokenizer.encode_batch(list(texts), max_length))
+    shape = (len(texts), encoder.hidden_size)
+    vectors = {layer: np.zeros(shape, dtype=np.float32) for layer in encoder.layers}
+    readable = np.flatnonzero(tokens.lengths > 0)
+    was_training, done = encoder.training, 0
+    encoder.eval()
+    for places in prediction_batches(tokens.lengths[readable], BATCH_TEXTS):
+        chosen, facts = readable[places], tokenizer.facts
+        batch = collate(tokens, chosen, pad_id=facts.pad_id, left=facts.cls_last).to(device)
+        words = batch.attention_mask & ~torch.isin(batch.input_ids, special)
+        weights = words / words.sum(1, keepdim=True).clamp(min=1)  # (B, T)
+        features = encoder(batch)
+        for layer in encoder.layers:
+            mean = weights.unsqueeze(1) @ features.hidden[layer].float()  # (B, 1, H)
+            vectors[layer][chosen] = mean.squeeze(1).cpu().numpy()
+        done += len(chosen)
+        if progress is not None:
+            progress(done, len(readable))
+    encoder.train(was_training)
+    return vectors
+
+
+def _key(encoder: Encoder, tokenizer: TextTokenizer, texts: Sequence[str], max_length: int) -> str:
+    facts = [FORMAT_VERSION, tokenizer.fingerprint, max_length, encoder.layers, list(texts)]
+    digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16)
+    for name, tensor in encoder.model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _read(entry: Path, layers: Sequence[int], n_texts: int) -> LayerVectors | None:
+    """What an entry holds; None where there is none, or a damaged one."""
+    try:
+        found = {n: np.load(entry / _file(n), allow_pickle=False) for n in layers}
+    except (OSError, ValueError, EOFError):
+        return None
+    whole = all(v.dtype == np.float32 and v.shape[:1] == (n_texts,) for v in found.values())
+    return found if whole else None
+
+
+def _file(layer: int) -> str:
+    return f"layer-{layer}.npy"

@@ -1,0 +1,169 @@
+"""Each frequency band by itself: its labels ranked among each other, over the documents with one.
+
+- How well a model tells frequent, rare and unseen labels apart is not seen in a ranking of all
+  labels, where the frequent ones come first (Chalkidis et al., ACL 2019, rank bands this way).
+- Each band twice: all of its labels compete, and those with gold in these documents alone. The
+  second is what is published for unseen labels; it is the easier task.
+- Labels of the label space without a training text are the band `unseen`. Gold labels outside the
+  space belong to it and are missed.
+- Every value has a bootstrap interval over the documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.data.corpus import Corpus
+from glocal.labels.bands import Bands
+from glocal.metrics.bootstrap import paired_bootstrap
+from glocal.metrics.documents import DocumentScores
+from glocal.metrics.ranking import judge, ndcg_at_k, r_precision_at_k
+from glocal.predict.evaluation import UNSEEN
+from glocal.predict.predictions import Predictions
+
+if TYPE_CHECKING:
+    from glocal.predict.predictor import Predictor
+
+__all__ = ["BANDS", "BandRanking", "Interval", "rank_within_bands"]
+
+BANDS = "few=1-50,frequent=51-"
+_METRICS = {"nDCG": ndcg_at_k, "RP": r_precision_at_k}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value over the documents, with the bounds of its 95% bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, scores: DocumentScores) -> Interval:
+        """The mean of a metric and its interval."""
+        against_nothing = DocumentScores(np.zeros(len(scores)), np.ones(len(scores)))
+        found = paired_bootstrap(scores, against_nothing)
+        return cls(found.value_a, found.low, found.high)
+
+
+@dataclass(frozen=True)
+class BandRanking:
+    """One band, ranked by one expert or the combination.
+
+    Attributes:
+        band: Its name.
+        part: The expert, or `combined`.
+        with_gold: Whether only labels with gold in these documents compete.
+        n_labels: Labels that compete.
+        n_documents: Documents with a gold label of the band.
+        scores: By metric, such as `nDCG@5`.
+    """
+
+    band: str
+    part: str
+    with_gold: bool
+    n_labels: int
+    n_documents: int
+    scores: dict[str, Interval]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def rank_within_bands(
+    predictor: Predictor,
+    corpus: Corpus,
+    *,
+    bands: Bands | None = None,
+    k: int = 5,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[BandRanking]:
+    """Rank the labels of each band among each other.
+
+    Args:
+        predictor: The model.
+        corpus: Texts with gold labels.
+        bands: Of training frequency; `BANDS` by default.
+        k: Labels per text looked at.
+        progress: Called with (done, total) texts of a ranking.
+
+    Returns:
+        Rankings by band, from the rarest; a band without gold has none.
+    """
+    bands = Bands.parse(BANDS) if bands is None else bands
+    gold = predictor.labels.encode(corpus)
+    rankings = []
+    for name, members in _bands(predictor.labels.counts, bands, gold.shape[1]):
+        columns = np.flatnonzero(members)
+        inside = gold[:, columns]
+        rows = np.flatnonzero(np.diff(inside.indptr))
+        if not len(rows):
+            continue
+        found_gold = columns[np.unique(inside.indices)]
+        texts = corpus.take(rows)
+        for competing in (columns, found_gold):
+            known = competing[competing < len(predictor.labels)]
+            found = _ranked(predictor, texts, known, k, progress)
+            alone = _only(gold[rows], columns)
+            rankings += [
+                BandRanking(
+                    name,
+                    part,
+                    competing is found_gold,
+                    len(competing),
+                    len(rows),
+                    _scores(predictions, alone, k),
+                )
+                for part, predictions in found.items()
+            ]
+    return rankings
+
+
+def _bands(
+    counts: NDArray[np.int64], bands: Bands, n_columns: int
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """The columns of each band, unseen labels first."""
+    band_of = np.full(n_columns, -1)
+    band_of[: len(counts)] = bands.assign(counts)
+    yield UNSEEN, band_of < 0
+    for number, name in enumerate(bands.names):
+        yield name, band_of == number
+
+
+def _ranked(
+    predictor: Predictor,
+    texts: Corpus,
+    columns: NDArray[np.int64],
+    k: int,
+    progress: Callable[[int, int], None] | None,
+) -> Mapping[str, Predictions]:
+    if not len(columns):
+        nothing = np.full((len(texts), k), -1)
+        return {"combined": Predictions(nothing, np.full(nothing.shape, -np.inf, np.float32))}
+    return predictor.predict_corpus(
+        texts,
+        k=min(k, len(columns)),
+        only=[predictor.labels.ids[column] for column in columns],
+        per_expert=len(predictor.expert_names) > 1,
+        progress=progress,
+    )
+
+
+def _only(gold: Any, columns: NDArray[np.int64]) -> Any:
+    """The gold matrix with the other columns empty."""
+    from scipy.sparse import csr_matrix
+
+    kept = np.isin(gold.indices, columns)
+    bounds = np.concatenate([[0], np.cumsum(kept)])[gold.indptr]
+    return csr_matrix((gold.data[kept], gold.indices[kept], bounds), shape=gold.shape)
+
+
+def _scores(predictions: Predictions, gold: Any, k: int) -> dict[str, Interval]:
+    judged = judge(predictions.indices, gold)
+    return {f"{name}@{k}": Interval.of(metric(judged, k)) for name, metric in _METRICS.items()}

@@ -1,0 +1,87 @@
+"""Top-k by the scores of named experts.
+
+- every label, chunk by chunk, so that no (documents × labels) matrix is held; or
+- a shortlist for each document, where every expert scores just that.
+
+One mixture of experts ranks this way (`mixture.py`), and so do several together (`members.py`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal.data.batches import Batch
+from glocal.systems.base import COMBINED, Ranker
+from glocal.systems.topk import RunningTopK, TopK, topk_of
+
+__all__ = ["ExpertRanker", "each_once"]
+
+
+class ExpertRanker(Ranker):
+    """Ranks labels by what its experts' logits come to together."""
+
+    @abstractmethod
+    def prepare(self, batch: Batch) -> Any:
+        """What the experts need to know of a batch, computed once."""
+
+    @abstractmethod
+    def expert_logits(self, states: Any, labels: slice | Tensor) -> dict[str, Tensor]:
+        """Each expert's logits of labels: a slice of all, or (B, C) of each document."""
+
+    @abstractmethod
+    def chunks(self, documents: int, device: torch.device) -> list[slice]:
+        """Label slices that are scored at a time."""
+
+    @abstractmethod
+    def shortlist(self, batch: Batch, states: Any, k: int, allowed: Tensor | None) -> Tensor | None:
+        """The labels of each document worth scoring, (B, M), −1 for none; None for every label."""
+
+    @torch.no_grad()
+    def topk(
+        self,
+        batch: Batch,
+        k: int,
+        *,
+        candidates: Tensor | None = None,
+        allowed: Tensor | None = None,
+        per_expert: bool = False,
+    ) -> dict[str, TopK]:
+        """By the mean of the experts' probabilities (GlocalXML Eq. 7) or weighted log-odds."""
+        states = self.prepare(batch)
+        names = [COMBINED, *(self.expert_names if per_expert else [])]
+        if candidates is None:
+            candidates = self.shortlist(batch, states, k, allowed)
+        if candidates is None:
+            return self._topk_of_all(batch, states, k, allowed, names)
+        scores = self._probabilities(states, candidates.clamp(min=0))
+        return {name: topk_of(scores[name], candidates, k, allowed) for name in names}
+
+    def _topk_of_all(
+        self, batch: Batch, states: Any, k: int, allowed: Tensor | None, names: list[str]
+    ) -> dict[str, TopK]:
+        device = batch.input_ids.device
+        running = {name: RunningTopK(k) for name in names}
+        for chunk in self.chunks(len(batch), device):
+            labels = torch.arange(chunk.start, chunk.stop, device=device)
+            scores = self._probabilities(states, chunk)
+            for name, best in running.items():
+                best.update(scores[name], labels, allowed)
+        return {name: best.result() for name, best in running.items()}
+
+    def _probabilities(self, states: Any, labels: slice | Tensor) -> dict[str, Tensor]:
+        """Each expert's probabilities and what they come to together."""
+        logits = self.expert_logits(states, labels)
+        scores = {name: torch.sigmoid(z) for name, z in logits.items()}
+        scores[COMBINED] = self.combination(list(logits), list(logits.values()))
+        return scores
+
+
+def each_once(labels: Tensor) -> Tensor:
+    """The labels of each row (B, M) sorted, repetitions replaced by −1."""
+    ordered = labels.sort(1).values
+    again = ordered[:, 1:] == ordered[:, :-1]
+    return torch.cat([ordered[:, :1], ordered[:, 1:].masked_fill(again, -1)], 1)

@@ -1,0 +1,275 @@
+"""How much to train in the time there is: the decision alone, without torch.
+
+    Situation (data, machine, time) + Speed (measured) + Wish (what the recipe fixes) → Choice
+
+- the sparse expert is in every preset; whether an encoder comes on top, for how many epochs, and
+  how many members it has, is decided here;
+- estimates are held against the budget with a margin, and a choice says its reasons in plain lines.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from glocal.errors import ConfigError
+
+__all__ = [
+    "FEWEST_EPOCHS",
+    "Choice",
+    "Situation",
+    "Speed",
+    "Watch",
+    "Wish",
+    "choose",
+    "format_seconds",
+    "parse_budget",
+]
+
+FEWEST_EPOCHS = 3  # passes below which new label vectors are too raw to add to the sparse expert
+MARGIN = 1.2  # a run may take this much longer than its estimate
+PATIENCE = 1800.0  # seconds on a CPU where no budget is given
+MEMBERS = 3  # of the preset `best`
+_SEEN = 0.1  # of a stage's work, before its time is extrapolated
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
+
+
+def parse_budget(text: str) -> float | None:
+    """The seconds in `90s`, `10m`, `2h` or `1h30m`; None for an empty text.
+
+    Raises:
+        ConfigError: For anything else, and for no time at all.
+    """
+    given = text.strip().lower().replace(" ", "")
+    if not given:
+        return None
+    parts = _PART.findall(given)
+    if "".join(number + unit for number, unit in parts) != given:
+        raise ConfigError(
+            f"the budget '{text}' is not a time; expected a number and a unit, such as 90s, 10m, "
+            "2h or 1h30m"
+        )
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds <= 0:
+        raise ConfigError(f"the budget '{text}' leaves no time; expected more than 0, such as 10m")
+    return seconds
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Data, machine and time, as they are when the sparse expert is fitted.
+
+    Attributes:
+        texts: To train on.
+        labels: In the label space.
+        labels_per_text: On average.
+        words: Of a text: the median, and what 95 in 100 texts stay below.
+        machine: In words.
+        gpu: Whether there is one.
+        budget: Seconds for the whole run; None for any.
+        spent: Seconds since the run began.
+    """
+
+    texts: int
+    labels: int
+    labels_per_text: float
+    words: tuple[int, int]
+    machine: str
+    gpu: bool
+    budget: float | None = None
+    spent: float = 0.0
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What training takes on this machine with these texts, in seconds.
+
+    Attributes:
+        once: For all members: tokens.
+        member: Of each member besides its epochs: building it, the last evaluation.
+        epoch: One pass over the training texts, and an evaluation on dev.
+    """
+
+    once: float
+    member: float
+    epoch: float
+
+    def total(self, members: int, epochs: int) -> float:
+        """Of a whole training."""
+        return self.once + members * (self.member + epochs * self.epoch)
+
+    def epochs_within(self, seconds: float, members: int) -> int:
+        """The passes that fit into a time; 0 where not even one does."""
+        left = seconds - self.once - members * self.member
+        passes = left / (members * max(self.epoch, 1e-9))
+        return max(0, math.floor(min(passes, 1e6)))
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the recipe says.
+
+    Attributes:
+        experts: Whether it names the experts; otherwise an encoder is used only where it fits.
+        epochs: As many; 0 where open.
+        ceiling: The most, where open.
+        members: As many; 0 where open.
+    """
+
+    experts: bool
+    epochs: int
+    ceiling: int
+    members: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is trained.
+
+    Attributes:
+        preset: `fast`, `balanced`, `best`; empty where the recipe names its experts.
+        epochs: Passes; 0 without an encoder.
+        members: How many.
+        seconds: Estimated from now to the end.
+        lines: The decision and its reasons.
+    """
+
+    preset: str
+    epochs: int
+    members: int
+    seconds: float
+    lines: tuple[str, ...]
+
+
+def choose(situation: Situation, speed: Speed | str, wish: Wish) -> Choice:
+    """Decide what is trained.
+
+    Args:
+        situation: Data, machine and time.
+        speed: What was measured; or why nothing could be.
+        wish: What the recipe fixes: it wins.
+    """
+    lines = [_describe(situation)]
+    if isinstance(speed, str):
+        what = f"as the recipe says, since {speed}" if wish.experts else f"fast, since {speed}"
+        preset = "" if wish.experts else "fast"
+        return Choice(preset, 0, wish.members or 1, 0.0, (*lines, f"chosen: {what}"))
+    measured = f"measured: one epoch takes about {format_seconds(speed.epoch)}"
+    lines.append(f"{measured}; {_limit(situation, wish)}")
+    seconds = _allowance(situation, wish)
+    members = wish.members or _members(speed, wish, situation, seconds)
+    epochs = wish.epochs or min(wish.ceiling, speed.epochs_within(seconds, members))
+    total = speed.total(members, max(1, epochs))
+    fits = epochs > 0 and total <= seconds
+    enough = fits and (wish.epochs or epochs >= min(FEWEST_EPOCHS, wish.ceiling))
+    if not wish.experts and not enough:
+        return Choice("fast", 0, 1, 0.0, (*lines, *_without_encoder(speed, wish)))
+    preset = "" if wish.experts else "best" if members > 1 else "balanced"
+    lines += _with_encoder(preset, max(1, epochs), members, total)
+    if not fits:
+        lines.append("this is more than the budget allows, and the least that was asked for")
+    elif epochs < wish.ceiling and not wish.epochs:
+        lines.append(f"fewer than the {wish.ceiling} epochs it would have with more time")
+    return Choice(preset, max(1, epochs), members, total, tuple(lines))
+
+
+def _allowance(situation: Situation, wish: Wish) -> float:
+    """Seconds that estimates may add up to."""
+    if situation.budget is not None:
+        return (situation.budget - situation.spent) / MARGIN
+    return math.inf if situation.gpu or wish.experts else PATIENCE
+
+
+def _members(speed: Speed, wish: Wish, situation: Situation, seconds: float) -> int:
+    """Three only where a budget has room for all of their epochs."""
+    epochs = wish.epochs or wish.ceiling
+    roomy = situation.budget is not None and speed.total(MEMBERS, epochs) <= seconds
+    return MEMBERS if roomy else 1
+
+
+def _describe(situation: Situation) -> str:
+    median, most = situation.words
+    return (
+        f"{situation.texts:,} texts of {median:,} words (95 in 100 have at most {most:,}), "
+        f"{situation.labels:,} labels, {situation.labels_per_text:.1f} a text; {situation.machine}"
+    )
+
+
+def _limit(situation: Situation, wish: Wish) -> str:
+    if situation.budget is not None:
+        spent = f", {format_seconds(situation.spent)} of it spent" if situation.spent >= 1 else ""
+        return f"budget {format_seconds(situation.budget)}{spent}"
+    if math.isinf(_allowance(situation, wish)):
+        return "no budget was given"
+    return f"no budget was given, so up to {format_seconds(PATIENCE)}, as there is no GPU"
+
+
+def _without_encoder(speed: Speed, wish: Wish) -> list[str]:
+    least = wish.epochs or min(FEWEST_EPOCHS, wish.ceiling)
+    needed = format_seconds(speed.total(max(1, wish.members), least))
+    return [
+        "chosen: fast, the sparse expert alone",
+        f"an encoder beside it would need at least {least} epochs, about {needed}: too long",
+    ]
+
+
+def _with_encoder(preset: str, epochs: int, members: int, seconds: float) -> list[str]:
+    times = f", {members} members" if members > 1 else ""
+    passes = f"{epochs} epoch{'s' if epochs > 1 else ''}{times}"
+    what = f"{preset}, {passes}" if preset else passes
+    return [f"chosen: {what}, about {format_seconds(seconds)} from here"]
+
+
+class Watch:
+    """Says once, while the sparse expert is fitted, that this alone will exceed the budget.
+
+    Args:
+        budget: Seconds for the whole run; None for any.
+        started: When it began.
+        say: Is told.
+        clock: Gives the time now.
+    """
+
+    def __init__(
+        self,
+        budget: float | None,
+        started: float,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.budget, self.started, self.say, self.clock = budget, started, say, clock
+        self.stage, self.began, self.first = "", started, 0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Look at how far a stage of the work is."""
+        now = self.clock()
+        if what != self.stage:
+            self.stage, self.began, self.first = what, now, done
+        if self.budget is None or done - self.first < _SEEN * total:
+            return
+        each = (now - self.began) / max(1, done - self.first)
+        expected = now - self.started + each * (total - done)
+        if expected > self.budget:
+            self.say(
+                f"the sparse expert alone will take about {format_seconds(expected)}, more than "
+                f"the budget of {format_seconds(self.budget)}; it is the least there is, and "
+                "trained all the same"
+            )
+            self.budget = None
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration as people say it: `40 s`, `3 min 20 s`, `2 h 05 min`."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

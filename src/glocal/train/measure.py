@@ -1,0 +1,182 @@
+"""How fast a recipe trains here: a few real steps on a few of the texts, extrapolated.
+
+A step takes `fixed + per_token · tokens` seconds: `fixed` holds what does not grow with the batch
+(the optimizer, gradients of the label vectors), so that small batches suffice on a CPU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from glocal.config import Recipe
+from glocal.data.batches import Batch, collate
+from glocal.encoders.tokenizer import TextTokenizer
+from glocal.errors import MissingExtraError
+from glocal.systems.base import Progress, System
+from glocal.train.budget import Speed
+from glocal.train.checkpoint import RunFolder
+from glocal.train.engine import Engine
+from glocal.train.gather import Material
+from glocal.train.optim import build_optimizer
+from glocal.train.single import build
+
+__all__ = ["measure"]
+
+_SAMPLE = 512  # texts that stand for all
+# Texts; on a GPU, a quarter of the recipe's batch and all of it.
+_CPU_BATCHES = (2, 8)
+_REPEATS = {"cpu": 1, "cuda": 5}
+_LONGEST = 10.0  # seconds for one step
+
+
+def measure(recipe: Recipe, material: Material, engine: Engine, folder: RunFolder) -> Speed | str:
+    """Time a few steps and the writing of weights; or say why they cannot be taken.
+
+    Args:
+        recipe: With an encoder; its experts are settled.
+        material: The texts, and what was fitted on them.
+        engine: Where it would be trained.
+        folder: Where its checkpoints would go.
+    """
+    started = time.monotonic()
+    try:
+        system, tokenizer = build(recipe, material, engine)
+        system.to(engine.device)
+        built = time.monotonic() - started
+        return _Trial(system, tokenizer, material, engine).speed(built, folder)
+    except MissingExtraError as error:
+        return f"there is no encoder: {error}"
+    except torch.OutOfMemoryError:
+        return f"a batch of {recipe.train.batch_size} texts does not fit into the GPU's memory"
+
+
+class _Trial:
+    """A system on a sample of the training texts."""
+
+    def __init__(
+        self, system: System, tokenizer: TextTokenizer, material: Material, engine: Engine
+    ) -> None:
+        self.system, self.engine, self.material = system, engine, material
+        self.config = system.recipe.train
+        size = min(_SAMPLE, len(material.train))
+        order = np.random.default_rng(self.config.seed).permutation(len(material.train))[:size]
+        sample = material.train.take(np.sort(order))
+        texts = sample.texts()
+        started = time.monotonic()
+        self.tokens = [
+            np.array(ids)
+            for ids in tokenizer.encode_batch(texts, system.recipe.encoder.tokens_read)
+        ]
+        self.tokenising = (time.monotonic() - started) / size
+        self.lengths = np.array([len(ids) for ids in self.tokens])
+        self.gold = material.labels.encode(sample)
+        self.extra = material.companions.rows_of(texts)
+        self.facts = tokenizer.facts
+        self.optimizer = build_optimizer(system, self.config, engine.device)
+
+    def speed(self, built: float, folder: RunFolder) -> Speed:
+        """The measured seconds, for all texts."""
+        material, config, world = self.material, self.config, self.engine.world
+        fixed, per_token = self._step_costs()
+        texts, dev = len(material.train), 0 if material.dev is None else len(material.dev)
+        steps = -(-texts // config.batch_size)
+        tokens = texts * float(self.lengths.mean())
+        evaluation = dev * self._predicting() / world
+        return Speed(
+            once=self.tokenising * (texts + dev),
+            member=built + 2 * evaluation,
+            epoch=steps * fixed + tokens * per_token / world + evaluation + self._saving(folder),
+        )
+
+    def _step_costs(self) -> tuple[float, float]:
+        self.system.train()
+        if not self.system.recipe.encoder.gradient_checkpointing:
+            self.system.encoder.compute_dtype = self.engine.compute_dtype
+
+        def step(batch: Batch) -> None:
+            with self.engine.autocast():
+                loss = self.system.training_step(batch, Progress(0, 1, self.config.seed))
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+
+        small, large = (self._batch(size) for size in self._sizes())
+        step(small)  # the first one allocates and warms up
+        few, many = _n_tokens(small), _n_tokens(large)
+        short = self._time(step, small)
+        # A machine this slow is known well enough: at worst its steps are thought too long.
+        slow = short * many / few > _LONGEST
+        costs = (0.0, short / few) if slow else _line(few, short, many, self._time(step, large))
+        self.system.encoder.compute_dtype = None
+        return costs
+
+    def _predicting(self) -> float:
+        """Seconds a text, for the best labels of the combination and of every expert."""
+        self.system.eval()
+        batch = self._batch(self._sizes()[1])
+
+        def predict(batch: Batch) -> None:
+            with self.engine.autocast():
+                self.system.topk(batch, min(20, self.system.n_labels), per_expert=True)
+
+        return self._time(predict, batch) / len(batch)
+
+    def _saving(self, folder: RunFolder) -> float:
+        """Seconds for a checkpoint (weights and two moments), and for the best weights on dev."""
+        trial = RunFolder(folder.path / f"trial-{self.engine.rank}")
+        started = time.monotonic()
+        trial.save_best(self.system.state_dict())
+        seconds = time.monotonic() - started
+        trial.remove()
+        return seconds * (3 + bool(self.config.averaging) + (self.material.dev is not None))
+
+    def _sizes(self) -> tuple[int, int]:
+        most = min(self.config.batch_size, len(self.tokens))
+        wanted = _CPU_BATCHES if self.engine.device.type == "cpu" else (most // 4, most)
+        return max(1, min(wanted[0], most // 2)), max(1, min(wanted[1], most))
+
+    def _batch(self, size: int) -> Batch:
+        """Texts around the length that half of all tokens are in texts of at most."""
+        order = np.argsort(self.lengths, kind="stable")
+        within = np.cumsum(self.lengths[order])
+        middle = int(np.searchsorted(within, within[-1] / 2))
+        start = min(max(0, middle - size // 2), len(order) - size)
+        return collate(
+            self.tokens,
+            order[start : start + size],
+            pad_id=self.facts.pad_id,
+            left=self.facts.cls_last,
+            gold=self.gold,
+            n_labels=self.system.n_labels,
+            extra=self.extra,
+            chunking=self.system.chunking,
+        ).to(self.engine.device)
+
+    def _time(self, act: Callable[[Batch], None], batch: Batch) -> float:
+        device = self.engine.device
+        repeats = _REPEATS.get(device.type, 1)
+        if device.type == "cuda":
+            act(batch)
+            torch.cuda.synchronize(device)
+        started = time.monotonic()
+        for _ in range(repeats):
+            act(batch)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return (time.monotonic() - started) / repeats
+
+
+def _n_tokens(batch: Batch) -> int:
+    """Of a batch, padding and further chunks of long documents included."""
+    return batch.input_ids.numel() + (0 if batch.tail is None else batch.tail.places.numel())
+
+
+def _line(few: int, short: float, many: int, long: float) -> tuple[float, float]:
+    """Fixed seconds, and seconds a token, through two steps; neither below zero."""
+    slope = max(0.0, (long - short) / max(1, many - few))
+    fixed = long - slope * many
+    return (fixed, slope) if fixed >= 0 else (0.0, long / many)

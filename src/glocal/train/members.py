@@ -1,0 +1,208 @@
+"""A model of several members: trained one after the other from different seeds, kept as one.
+
+- the label space, the sparse model, the teacher and the tokens are made once for all of them;
+- a finished member stays in `OUT.run/members/NUMBER`, the one under way has its checkpoints beside
+  it: a run that was killed goes on where it was and repeats no member;
+- the experts' weights and the temperature are learnt on dev from the members' mean log-odds.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from glocal.config import Recipe
+from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
+from glocal.errors import ConfigError, TrainingError
+from glocal.systems.base import System
+from glocal.systems.members import MixtureEnsemble
+from glocal.systems.store import StoredModel
+from glocal.systems.weights import write_tensors
+from glocal.train.checkpoint import RunFolder, RunState
+from glocal.train.dev import DevEvaluator
+from glocal.train.engine import Engine
+from glocal.train.gather import Material
+from glocal.train.listener import TrainListener
+from glocal.train.single import SingleRun, build, final_metrics, set_up, train_system
+
+__all__ = ["train_members"]
+
+
+def train_members(
+    recipe: Recipe,
+    material: Material,
+    *,
+    folder: RunFolder,
+    device: str,
+    listener: TrainListener,
+    resume: bool,
+) -> StoredModel:
+    """Train every member that is not finished yet, and put them together.
+
+    Args:
+        recipe: With `train.members` above 1.
+        material: What the members share.
+        folder: Of the whole run.
+        device: Where to compute.
+        listener: Is told what happens, each time with the member's number.
+        resume: Go on with what the folder holds.
+    """
+    count = recipe.train.members
+    members, states = [], []
+    for number in range(count):
+        told = _Numbered(listener, number + 1, count)
+        # A new engine each time: nothing of the member before, such as fp16's scale, lives on.
+        engine = Engine(device, recipe.train.precision)
+        run = set_up(_member_recipe(recipe, number), material, engine, told)
+        _check_member(run.system)
+        system, kept = run.system, _Kept(folder.members_path / str(number))
+        state = kept.read_state(run.fingerprint)
+        if state is None:
+            state = _train_member(run, kept, listener=told, resume=resume)
+            # Built anew: what training has wrapped and recorded goes.
+            system, _ = build(run.recipe, material, engine)
+        else:
+            told.on_message(f"member {number + 1} of {count} is finished already")
+        kept.load_weights(system)
+        members.append(system)
+        states.append(state)
+    ensemble = MixtureEnsemble(members).to(run.engine.device)
+    metrics, temperature = _measure(ensemble, run, material, states)
+    whole = replace(run.recipe, train=recipe.train)
+    if run.engine.is_main:
+        _join_logs(folder, count)
+    tokenizer, labels = run.data.tokenizer, material.labels
+    return StoredModel(
+        ensemble, whole, labels, tokenizer, temperature, metrics, material.companions
+    )
+
+
+def _member_recipe(recipe: Recipe, number: int) -> Recipe:
+    return replace(recipe, train=replace(recipe.train, members=1, seed=recipe.train.seed + number))
+
+
+def _check_member(system: System) -> None:
+    """Refuse what cannot be a member, before it is trained."""
+    MixtureEnsemble([system])
+    if not any(parameter.requires_grad for parameter in system.parameters()):
+        raise ConfigError(
+            f"'train.members' is above 1, but nothing in the experts {system.expert_names} depends "
+            "on a seed; set train.members=1"
+        )
+
+
+def _train_member(run: SingleRun, kept: _Kept, *, listener: _Numbered, resume: bool) -> RunState:
+    listener.on_message(f"{listener.title}, seed {run.recipe.train.seed}")
+    folder = RunFolder(kept.path)
+    state = train_system(run, folder=folder, listener=listener, resume=resume)
+    if run.engine.is_main:
+        kept.save(run.system, state, folder.log_path)
+        folder.remove()
+    run.engine.wait()
+    return state
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A finished member on disk: its weights, its state and its log."""
+
+    path: Path
+
+    def save(self, system: System, state: RunState, log: Path) -> None:
+        with temporary_dir(self.path) as folder:
+            write_tensors(system.state_dict(), folder / "model.safetensors")
+            (folder / "state.json").write_text(json.dumps(vars(state)), encoding="utf-8")
+            if log.is_file():
+                shutil.copyfile(log, folder / "train_log.jsonl")
+            replace_dir(folder, self.path)
+
+    def read_state(self, fingerprint: str) -> RunState | None:
+        """Where the member ended; None where there is none.
+
+        Raises:
+            TrainingError: When it was of another run, or cannot be read.
+        """
+        if not self.path.is_dir():
+            return None
+        try:
+            state = RunState(**json.loads((self.path / "state.json").read_text("utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise self._unreadable(error) from error
+        if state.fingerprint != fingerprint:
+            raise TrainingError(
+                f"the finished member in {self.path} had another recipe, other data or another "
+                "number of processes; repeat its command exactly, or start anew with --overwrite"
+            )
+        return state
+
+    def load_weights(self, system: System) -> None:
+        try:
+            system.load_state_dict(load_file(self.path / "model.safetensors"))
+        except (OSError, RuntimeError, SafetensorError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> TrainingError:
+        return TrainingError(
+            f"the finished member in {self.path} cannot be read: {error}; delete that folder and "
+            "resume to train it again, or start anew with --overwrite"
+        )
+
+
+def _measure(
+    ensemble: MixtureEnsemble, run: SingleRun, material: Material, states: list[RunState]
+) -> tuple[dict[str, Any], float]:
+    """Scores of all members together, their experts' weights fitted; what each one had reached."""
+    evaluator = None
+    if material.dev is not None:
+        evaluator = DevEvaluator(
+            ensemble,
+            run.data,
+            run.engine,
+            run.recipe,
+            material.labels,
+            material.dev,
+            material.dev_extra,
+        )
+    together = RunState(
+        run.fingerprint,
+        step=sum(state.step for state in states),
+        seconds=sum(state.seconds for state in states),
+    )
+    metrics, temperature = final_metrics(evaluator, together)
+    apart = [final_metrics(None, state)[0] for state in states]
+    return {**metrics, "members": apart}, temperature
+
+
+def _join_logs(folder: RunFolder, count: int) -> None:
+    """The members' logs as one, every line with its member's number."""
+    with atomic_write(folder.log_path) as file:
+        for number in range(count):
+            path = folder.members_path / str(number) / "train_log.jsonl"
+            for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+                file.write(json.dumps({"member": number, **json.loads(line)}).encode() + b"\n")
+
+
+class _Numbered(TrainListener):
+    """Passes everything on, with the member's number."""
+
+    def __init__(self, listener: TrainListener, number: int, count: int) -> None:
+        self.listener, self.title = listener, f"member {number} of {count}"
+
+    def on_start(self, info: Mapping[str, Any]) -> None:
+        self.listener.on_start({**info, "member": self.title})
+
+    def on_step(self, info: Mapping[str, Any]) -> None:
+        self.listener.on_step({**info, "member": self.title})
+
+    def on_evaluation(self, info: Mapping[str, Any]) -> None:
+        self.listener.on_evaluation({**info, "member": self.title})
+
+    def on_message(self, text: str) -> None:
+        self.listener.on_message(text)

@@ -1,0 +1,201 @@
+"""One system, from what a run has gathered to its best weights.
+
+    recipe + material → system, tokens, dev evaluation → loop → weights that are to be kept
+
+A run has one of these, or one for each member.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from glocal.config import Recipe, recipe_to_mapping
+from glocal.data.corpus import Corpus
+from glocal.data.tokens import tokenise
+from glocal.encoders.tokenizer import TextTokenizer
+from glocal.systems.base import LabelStatistics, System
+from glocal.systems.companions import Companions
+from glocal.systems.registry import build_system
+from glocal.train.checkpoint import RunFolder, RunState, seed_everything
+from glocal.train.dev import DevEvaluator
+from glocal.train.engine import Engine
+from glocal.train.gather import Material, telling
+from glocal.train.listener import TrainListener
+from glocal.train.loop import Loop, TrainingData
+from glocal.train.optim import build_optimizer
+
+__all__ = ["SingleRun", "build", "final_metrics", "set_up", "train_system"]
+
+
+@dataclass(frozen=True)
+class SingleRun:
+    """A system about to be trained, with its data.
+
+    Attributes:
+        recipe: The settings, nothing in them left open.
+        system: With its first weights.
+        data: The training texts.
+        evaluator: Scores on dev; None without dev.
+        engine: Where it computes.
+        fingerprint: What must be the same for the run to be resumed.
+    """
+
+    recipe: Recipe
+    system: System
+    data: TrainingData
+    evaluator: DevEvaluator | None
+    engine: Engine
+    fingerprint: str
+
+
+def set_up(
+    recipe: Recipe, material: Material, engine: Engine, listener: TrainListener | None = None
+) -> SingleRun:
+    """Build a recipe's system, and the data it is trained and measured on."""
+    labels = material.labels
+    system, tokenizer = build(recipe, material, engine, listener)
+    recipe = system.recipe
+    data = TrainingData(
+        tokenise(material.train, tokenizer, max_length=recipe.encoder.tokens_read),
+        labels.encode(material.train),
+        tokenizer,
+        len(labels),
+        material.train_extra,
+    )
+    evaluator = None
+    sets = [(material.train, data.gold)]
+    if material.dev is not None:
+        dev, extra = material.dev, material.dev_extra
+        evaluator = DevEvaluator(system, data, engine, recipe, labels, dev, extra)
+        sets.append((dev, evaluator.gold))
+    fingerprint = _fingerprint(recipe, engine, sets, material.companions)
+    return SingleRun(recipe, system, data, evaluator, engine, fingerprint)
+
+
+def build(
+    recipe: Recipe, material: Material, engine: Engine, listener: TrainListener | None = None
+) -> tuple[System, TextTokenizer]:
+    """A recipe's system with its first weights, and its tokenizer."""
+    labels, teaching = material.labels, material.companions.teaching
+    statistics = LabelStatistics(
+        labels.counts,
+        labels.n_documents,
+        None if teaching is None else teaching.label_vectors(),
+        material.label_texts,
+    )
+    seed_everything(recipe.train.seed, 0)
+    return build_system(
+        recipe,
+        statistics,
+        device_type=engine.device.type,
+        vectors=material.vectors,
+        progress=telling(listener or TrainListener(), "labels' texts encoded"),
+    )
+
+
+def train_system(
+    run: SingleRun, *, folder: RunFolder, listener: TrainListener, resume: bool
+) -> RunState:
+    """Train, and leave the system with the weights that are to be kept; where the run ended."""
+    if not any(p.requires_grad for p in run.system.parameters()):
+        return RunState(run.fingerprint)
+    loop = _prepare_loop(run, folder=folder, listener=listener, resume=resume)
+    _run_loop(loop, run.recipe)
+    return loop.state
+
+
+def final_metrics(evaluator: DevEvaluator | None, state: RunState) -> tuple[dict[str, Any], float]:
+    """What is stored about a run, with scores on dev; and the temperature fitted there."""
+    metrics: dict[str, Any] = {
+        "steps": state.step,
+        "best_step": state.best_step or state.step,
+        "train_seconds": round(state.seconds, 1),
+        "evaluations": state.evaluations,
+    }
+    if evaluator is None:
+        return metrics, 1.0
+    with torch.no_grad():
+        scores, temperature = evaluator.final()
+    return metrics | scores, temperature
+
+
+def _prepare_loop(
+    run: SingleRun, *, folder: RunFolder, listener: TrainListener, resume: bool
+) -> Loop:
+    system, engine, config = run.system, run.engine, run.recipe.train
+    seed_everything(config.seed, engine.rank)
+    system.to(engine.device)
+    optimizer = build_optimizer(system, config, engine.device)
+    loop = Loop(
+        system,
+        optimizer,
+        run.data,
+        config=config,
+        engine=engine,
+        folder=folder,
+        state=RunState(run.fingerprint),
+        evaluate=run.evaluator,
+        listener=listener,
+    )
+    if resume and folder.latest() is not None:
+        loop.state, loop.average = folder.load(
+            system, optimizer, fingerprint=run.fingerprint, rank=engine.rank
+        )
+        engine.restore_scaler(loop.state.scaler)
+        listener.on_message(f"resuming at step {loop.state.step} of {loop.steps}")
+        if engine.is_main:
+            folder.cut_log(loop.state.step)
+    else:
+        if engine.is_main:
+            folder.clear()
+        if resume:
+            listener.on_message(f"no checkpoint in {folder.path} yet: starting from the beginning")
+        with engine.autocast():
+            system.start_labels(loop.every_document())
+    engine.wait()
+    return loop
+
+
+def _run_loop(loop: Loop, recipe: Recipe) -> None:
+    system, engine = loop.system, loop.engine
+    if recipe.train.compile:
+        system.encoder.compile(dynamic=True)
+    elif not recipe.encoder.gradient_checkpointing:
+        system.encoder.compute_dtype = engine.compute_dtype
+    loop.listener.on_start(
+        {
+            "step": loop.state.step,
+            "steps": loop.steps,
+            "epochs": recipe.train.epochs,
+            "documents": len(loop.data.tokens),
+            "labels": loop.data.n_labels,
+            "device": engine.describe(),
+        }
+    )
+    loop.run()
+    system.load_state_dict(loop.final_weights())
+    system.encoder.compute_dtype = None
+
+
+def _fingerprint(
+    recipe: Recipe,
+    engine: Engine,
+    sets: Sequence[tuple[Corpus, Any]],
+    companions: Companions,
+) -> str:
+    """What must be the same for a run to be resumed: settings, processes, texts and labels."""
+    settings = [recipe_to_mapping(recipe), engine.world, engine.precision]
+    settings += companions.fingerprints()
+    digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
+    for corpus, gold in sets:
+        digest.update(f"{corpus.fingerprint()} {gold.shape}".encode())
+        digest.update(np.ascontiguousarray(gold.indptr).tobytes())
+        digest.update(np.ascontiguousarray(gold.indices).tobytes())
+    return digest.hexdigest()
