@@ -57,6 +57,19 @@ def test_each_band_is_ranked_alone_on_the_texts_that_have_it():
     assert predictor.asked[:2] == [(2, ["y", "z"], 2), (2, ["z"], 1)]
 
 
+def test_labels_of_another_split_compete_too():
+    predictor = FixedPredictor("abcdyz")
+    corpus, other = Corpus.from_texts(["x"], [["z"]]), Corpus.from_texts(["v"], [["y", "new", "a"]])
+    (every, gold) = (
+        r
+        for r in rank_within_bands(predictor, corpus, bands=BANDS, more_gold=other)
+        if r.part == "combined"
+    )
+    assert (gold.n_labels, gold.n_documents) == (2, 1)
+    assert gold.scores == every.scores
+    assert gold.scores["nDCG@5"].value == pytest.approx(1 / np.log2(3))
+
+
 def test_gold_outside_the_label_space_is_missed():
     found, _ = ranked([["z"], ["new"]])
     ranking = found["unseen", "combined", True]

@@ -15,15 +15,11 @@ from glocal.cli.options import (
     AsJson,
     BatchSize,
     Device,
-    Format,
-    IdField,
     Labels,
-    LabelSeparator,
-    LabelsField,
     Override,
-    SkipBadRows,
-    TextField,
+    Reading,
     check_folder,
+    reads_files,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +53,7 @@ Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Whether to draw
 
 
 @app.command()
+@reads_files
 def ablate(
     table: Annotated[
         str, typer.Argument(metavar="TABLE", help="A table's name, or a path ending in .toml.")
@@ -76,14 +73,9 @@ def ablate(
     overwrite: Overwrite = False,
     plots: Plots = True,
     as_json: AsJson = False,
-    skip_bad_rows: SkipBadRows = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
-    format: Format = "auto",
-    text_field: TextField = "text",
-    labels_field: LabelsField = "labels",
-    id_field: IdField = "id",
-    label_separator: LabelSeparator = ";",
+    reading: Reading,
 ) -> None:
     """Train the variants of a table and compare them.
 
@@ -91,14 +83,6 @@ def ablate(
     a TOML file. When the command is repeated, finished variants are skipped and interrupted ones
     resume.
     """
-    reading: dict[str, Any] = {
-        "format": format,
-        "text_field": text_field,
-        "labels_field": labels_field,
-        "id_field": id_field,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     from glocal.analysis.tables import load_table, resolve, select
 
     variants = load_table(table)

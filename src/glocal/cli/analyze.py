@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,14 +28,10 @@ from glocal.cli.options import (
     AsJson,
     BatchSize,
     Device,
-    Format,
-    IdField,
-    LabelSeparator,
-    LabelsField,
     Override,
-    SkipBadRows,
-    TextField,
+    Reading,
     check_folder,
+    reads_files,
     split_models_and_file,
 )
 from glocal.errors import ConfigError
@@ -58,6 +54,7 @@ app.command()(heads)
 
 
 @app.command()
+@reads_files
 def layers(
     train: Train,
     *,
@@ -77,28 +74,15 @@ def layers(
     overwrite: Overwrite = False,
     plots: Plots = True,
     as_json: AsJson = False,
-    skip_bad_rows: SkipBadRows = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
-    format: Format = "auto",
-    text_field: TextField = "text",
-    labels_field: LabelsField = "labels",
-    id_field: IdField = "id",
-    label_separator: LabelSeparator = ";",
+    reading: Reading,
 ) -> None:
     """Train an expert on each layer of the encoder: scores, gain and divergence by layer.
 
     By default the local expert beside the global one (GlocalXML Figures 2 to 4). Repeating the
     command goes on with what is not finished.
     """
-    reading: dict[str, Any] = {
-        "format": format,
-        "text_field": text_field,
-        "labels_field": labels_field,
-        "id_field": id_field,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     wanted = None if only is None else _parse_layers(only)
     from glocal.analysis.layers import LayerSweep, layer_table, on_layers
     from glocal.analysis.tables import resolve
@@ -139,6 +123,7 @@ def layers(
 
 
 @app.command()
+@reads_files
 def bands(
     paths: Annotated[
         list[str],
@@ -160,24 +145,11 @@ def bands(
     ] = False,
     plots: Plots = True,
     as_json: AsJson = False,
-    skip_bad_rows: SkipBadRows = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
-    format: Format = "auto",
-    text_field: TextField = "text",
-    labels_field: LabelsField = "labels",
-    id_field: IdField = "id",
-    label_separator: LabelSeparator = ";",
+    reading: Reading,
 ) -> None:
     """Macro precision, recall and F1 by label frequency, one or two models side by side."""
-    reading: dict[str, Any] = {
-        "format": format,
-        "text_field": text_field,
-        "labels_field": labels_field,
-        "id_field": id_field,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     from glocal.labels.bands import Bands
 
     models, file = split_models_and_file(paths, command="analyze bands", most=2)

@@ -13,16 +13,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.ablate import read_study_data
-from glocal.cli.options import (
-    AsJson,
-    Format,
-    IdField,
-    LabelSeparator,
-    LabelsField,
-    SkipBadRows,
-    TextField,
-    check_folder,
-)
+from glocal.cli.options import AsJson, Reading, check_folder, reads_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +35,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Of everything random in a baseli
 
 
 @app.command()
+@reads_files
 def baseline(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Which one; without it they are listed.")
@@ -71,25 +63,12 @@ def baseline(
     threads: Threads = None,
     seed: Seed = 0,
     as_json: AsJson = False,
-    skip_bad_rows: SkipBadRows = False,
-    format: Format = "auto",
-    text_field: TextField = "text",
-    labels_field: LabelsField = "labels",
-    id_field: IdField = "id",
-    label_separator: LabelSeparator = ";",
+    reading: Reading,
 ) -> None:
     """Train and measure a baseline: parabel, bonsai, plt, ovr, svm or fasttext.
 
     Without a NAME the baselines are listed with their libraries.
     """
-    reading: dict[str, Any] = {
-        "format": format,
-        "text_field": text_field,
-        "labels_field": labels_field,
-        "id_field": id_field,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     if name is None:
         _list(as_json=as_json)
         return

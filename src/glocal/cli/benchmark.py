@@ -15,15 +15,11 @@ from glocal.cli.options import (
     AsJson,
     BatchSize,
     Device,
-    Format,
-    IdField,
     Labels,
-    LabelSeparator,
-    LabelsField,
     Override,
-    SkipBadRows,
-    TextField,
+    Reading,
     check_folder,
+    reads_files,
 )
 from glocal.errors import ConfigError
 
@@ -42,6 +38,7 @@ _NAMES = "names separated by commas"
 
 
 @app.command()
+@reads_files
 def benchmark(
     train: Annotated[
         str | None, typer.Argument(metavar="TRAIN", help="Training texts with labels.")
@@ -75,14 +72,9 @@ def benchmark(
     threads: Threads = None,
     seed: Seed = 0,
     as_json: AsJson = False,
-    skip_bad_rows: SkipBadRows = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
-    format: Format = "auto",
-    text_field: TextField = "text",
-    labels_field: LabelsField = "labels",
-    id_field: IdField = "id",
-    label_separator: LabelSeparator = ";",
+    reading: Reading,
 ) -> None:
     """Measure recipes and baselines on one data set, one at a time, and write a results page.
 
@@ -90,14 +82,6 @@ def benchmark(
     results.json at --out. When the command is repeated, finished rows are kept and stopped ones go
     on. Every baseline takes part with its default and its matched setting.
     """
-    reading: dict[str, Any] = {
-        "format": format,
-        "text_field": text_field,
-        "labels_field": labels_field,
-        "id_field": id_field,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     if report_only:
         _show(_page(out, metric), as_json=as_json)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,15 +15,11 @@ from glocal.cli.options import (
     AsJson,
     BatchSize,
     Device,
-    Format,
-    IdField,
-    LabelSeparator,
-    LabelsField,
-    SkipBadRows,
-    TextField,
+    Reading,
     TopK,
     choose_k,
     parse_ks,
+    reads_files,
     split_models_and_file,
 )
 from glocal.errors import ConfigError
@@ -40,6 +36,7 @@ app = typer.Typer()
 
 
 @app.command()
+@reads_files
 def ensemble(
     paths: Annotated[
         list[str],
@@ -63,24 +60,11 @@ def ensemble(
     ] = 0.0,
     names: Annotated[bool, typer.Option(help="Give each label's name beside its id.")] = True,
     as_json: AsJson = False,
-    skip_bad_rows: SkipBadRows = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
-    format: Format = "auto",
-    text_field: TextField = "text",
-    labels_field: LabelsField = "labels",
-    id_field: IdField = "id",
-    label_separator: LabelSeparator = ";",
+    reading: Reading,
 ) -> None:
     """Average the probabilities of several models that know the same labels."""
-    reading: dict[str, Any] = {
-        "format": format,
-        "text_field": text_field,
-        "labels_field": labels_field,
-        "id_field": id_field,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     models, file = split_models_and_file(paths, command="ensemble")
     if not evaluate and output is None:
         raise ConfigError("nothing to do: give --output FILE for the tags, --eval, or both")

@@ -13,13 +13,9 @@ from glocal.cli.options import (
     AsJson,
     BatchSize,
     Device,
-    Format,
-    IdField,
-    LabelSeparator,
-    LabelsField,
-    SkipBadRows,
-    TextField,
+    Reading,
     parse_ks,
+    reads_files,
     split_models_and_file,
 )
 from glocal.errors import ConfigError
@@ -28,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from glocal.data.corpus import Corpus
-    from glocal.labels.bands import Bands
     from glocal.metrics.bootstrap import BootstrapResult
     from glocal.predict.band_ranking import BandRanking
     from glocal.predict.evaluation import EvaluationReport
@@ -39,6 +34,7 @@ app = typer.Typer()
 
 
 @app.command("eval")
+@reads_files
 def evaluate(
     paths: Annotated[
         list[str],
@@ -68,25 +64,16 @@ def evaluate(
             "(bands few=1-50,frequent=51- unless --bands says otherwise).",
         ),
     ] = False,
+    more_gold: Annotated[
+        str | None,
+        typer.Option(help="Texts of another split, whose labels compete within bands too."),
+    ] = None,
     as_json: AsJson = False,
-    skip_bad_rows: SkipBadRows = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
-    format: Format = "auto",
-    text_field: TextField = "text",
-    labels_field: LabelsField = "labels",
-    id_field: IdField = "id",
-    label_separator: LabelSeparator = ";",
+    reading: Reading,
 ) -> None:
     """Evaluate a model on labelled texts, or compare two by paired bootstrap."""
-    reading: dict[str, Any] = {
-        "format": format,
-        "text_field": text_field,
-        "labels_field": labels_field,
-        "id_field": id_field,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     ks = parse_ks(k)
     models, file = split_models_and_file(paths, command="eval", most=2)
     if within_bands and len(models) > 1:
@@ -106,8 +93,12 @@ def evaluate(
     reports, comparison = _evaluate(models, corpus, options, device=device, batch_size=batch_size)
     rankings: list[BandRanking] = []
     if within_bands:
-        found = options["bands"]
-        rankings = _rank(models[0], corpus, found, k=max(ks), device=device, batch_size=batch_size)
+        ranking = {
+            "bands": options["bands"],
+            "k": max(ks),
+            "more_gold": read_file(more_gold, **reading) if more_gold else None,
+        }
+        rankings = _rank(models[0], corpus, ranking, device=device, batch_size=batch_size)
     if as_json:
         result = _as_dict(reports, comparison)
         if within_bands:
@@ -125,9 +116,8 @@ def evaluate(
 def _rank(
     model: Path,
     corpus: Corpus,
-    bands: Bands | None,
+    options: dict[str, Any],
     *,
-    k: int,
     device: str,
     batch_size: int,
 ) -> list[BandRanking]:
@@ -136,7 +126,7 @@ def _rank(
 
     predictor = Predictor.load(model, device=device, batch_size=batch_size)
     with console.progress_bar("ranking within bands") as progress:
-        return rank_within_bands(predictor, corpus, bands=bands, k=k, progress=progress)
+        return rank_within_bands(predictor, corpus, progress=progress, **options)
 
 
 def _evaluate(
@@ -182,7 +172,7 @@ def _print_rankings(rankings: list[BandRanking]) -> None:
 
     table = Table(
         title="Labels of a band ranked among themselves, with 95% bootstrap intervals",
-        caption="with gold: only the labels that some of these texts have compete",
+        caption="with gold: only the labels that some text has compete",
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,

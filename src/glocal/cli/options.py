@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,19 +17,15 @@ __all__ = [
     "AsJson",
     "BatchSize",
     "Device",
-    "Format",
-    "IdField",
-    "LabelSeparator",
     "Labels",
-    "LabelsField",
     "Model",
     "Override",
-    "SkipBadRows",
-    "TextField",
+    "Reading",
     "TopK",
     "check_folder",
     "choose_k",
     "parse_ks",
+    "reads_files",
     "split_models_and_file",
 ]
 
@@ -45,10 +44,6 @@ Device = Annotated[
     str, typer.Option(help="Where to compute: auto, cpu, cuda or cuda:N.", show_default=True)
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Texts computed at a time.")]
-SkipBadRows = Annotated[
-    bool,
-    typer.Option("--skip-bad-rows", help="Leave out rows that cannot be used, and say which."),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of tables.")]
 TopK = Annotated[
     int | None,
@@ -59,12 +54,42 @@ Labels = Annotated[
     typer.Option("--labels", help="Label table: id, name, description, parents (JSONL, CSV, …)."),
 ]
 
-# How a file is read; the same five options wherever one is.
-Format = Annotated[str, typer.Option("--format", help="File format; found out by default.")]
-TextField = Annotated[str, typer.Option(help="Field or column of the text.")]
-LabelsField = Annotated[str, typer.Option(help="Field or column of the labels.")]
-IdField = Annotated[str, typer.Option(help="Field or column of the id.")]
-LabelSeparator = Annotated[str, typer.Option(help="What separates labels in one string.")]
+Reading = dict[str, Any]  # options of `glocal.data.readers.read_corpus`
+
+
+def _reading(
+    *,
+    skip_bad_rows: Annotated[
+        bool,
+        typer.Option("--skip-bad-rows", help="Leave out rows that cannot be used, and say which."),
+    ] = False,
+    format: Annotated[str, typer.Option(help="File format; found out by default.")] = "auto",
+    text_field: Annotated[str, typer.Option(help="Field or column of the text.")] = "text",
+    labels_field: Annotated[str, typer.Option(help="Field or column of the labels.")] = "labels",
+    id_field: Annotated[str, typer.Option(help="Field or column of the id.")] = "id",
+    label_separator: Annotated[
+        str, typer.Option(help="What separates labels in one string.")
+    ] = ";",
+) -> Reading:
+    """How files are read: the same options wherever one is."""
+    return locals()
+
+
+def reads_files(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of how files are read; they reach it as its argument `reading`."""
+    own = inspect.signature(command, eval_str=True)
+    options = inspect.signature(_reading, eval_str=True).parameters
+
+    @functools.wraps(command)
+    def run(**arguments: Any) -> None:
+        reading = _reading(**{name: arguments.pop(name) for name in options})
+        command(**arguments, reading=reading)
+
+    kept = [parameter for parameter in own.parameters.values() if parameter.name != "reading"]
+    parameters = [*kept, *options.values()]
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def check_folder(out: Path | None) -> None:

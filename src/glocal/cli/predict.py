@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_label_list, report_skipped
-from glocal.cli.options import (
-    BatchSize,
-    Device,
-    Format,
-    IdField,
-    LabelSeparator,
-    LabelsField,
-    Model,
-    SkipBadRows,
-    TextField,
-    TopK,
-    choose_k,
-)
+from glocal.cli.options import BatchSize, Device, Model, Reading, TopK, choose_k, reads_files
 
 __all__ = ["app"]
 
@@ -28,6 +16,7 @@ app = typer.Typer()
 
 
 @app.command()
+@reads_files
 def predict(
     model: Model,
     file: Annotated[
@@ -51,24 +40,11 @@ def predict(
         ),
     ] = None,
     names: Annotated[bool, typer.Option(help="Give each label's name beside its id.")] = True,
-    skip_bad_rows: SkipBadRows = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
-    format: Format = "auto",
-    text_field: TextField = "text",
-    labels_field: LabelsField = "labels",
-    id_field: IdField = "id",
-    label_separator: LabelSeparator = ";",
+    reading: Reading,
 ) -> None:
     """Tag texts: one JSON line for each, in their order, best label first."""
-    reading: dict[str, Any] = {
-        "format": format,
-        "text_field": text_field,
-        "labels_field": labels_field,
-        "id_field": id_field,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     from glocal.data.readers import iter_documents
     from glocal.predict.bulk import open_writer, predict_rows
     from glocal.predict.predictor import Predictor

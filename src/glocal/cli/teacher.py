@@ -16,18 +16,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file
-from glocal.cli.options import (
-    AsJson,
-    Format,
-    IdField,
-    Labels,
-    LabelSeparator,
-    LabelsField,
-    Override,
-    SkipBadRows,
-    TextField,
-    parse_ks,
-)
+from glocal.cli.options import AsJson, Labels, Override, Reading, parse_ks, reads_files
 from glocal.errors import ConfigError, DataError, ModelError
 
 if TYPE_CHECKING:
@@ -46,6 +35,7 @@ DEFAULT_KS = "1,2,3,5,10,20,30,50"
 
 
 @app.command()
+@reads_files
 def teacher(
     source: Annotated[
         str,
@@ -68,22 +58,9 @@ def teacher(
     override: Override = None,
     labels: Labels = None,
     as_json: AsJson = False,
-    skip_bad_rows: SkipBadRows = False,
-    format: Format = "auto",
-    text_field: TextField = "text",
-    labels_field: LabelsField = "labels",
-    id_field: IdField = "id",
-    label_separator: LabelSeparator = ";",
+    reading: Reading,
 ) -> None:
     """Show the training texts most similar to a text and the labels they suggest."""
-    reading: dict[str, Any] = {
-        "format": format,
-        "text_field": text_field,
-        "labels_field": labels_field,
-        "id_field": id_field,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     content, cut_offs = _content(text, recall), parse_ks(ks)
     if (Path(source) / "glocal.toml").is_file():
         _check_no_settings(override, labels)

@@ -10,17 +10,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file, read_files
-from glocal.cli.options import (
-    Device,
-    Format,
-    IdField,
-    Labels,
-    LabelSeparator,
-    LabelsField,
-    Override,
-    SkipBadRows,
-    TextField,
-)
+from glocal.cli.options import Device, Labels, Override, Reading, reads_files
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +22,7 @@ app = typer.Typer()
 
 
 @app.command()
+@reads_files
 def train(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Training texts with labels.")],
     *,
@@ -57,13 +48,8 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a model that is already at --out.")
     ] = False,
-    skip_bad_rows: SkipBadRows = False,
     device: Device = "auto",
-    format: Format = "auto",
-    text_field: TextField = "text",
-    labels_field: LabelsField = "labels",
-    id_field: IdField = "id",
-    label_separator: LabelSeparator = ";",
+    reading: Reading,
 ) -> None:
     """Train a model on labelled texts.
 
@@ -73,14 +59,6 @@ def train(
     The recipes fast, balanced and best are presets; auto chooses one of them by the data, the
     machine and --budget, and says what it chose.
     """
-    reading: dict[str, Any] = {
-        "format": format,
-        "text_field": text_field,
-        "labels_field": labels_field,
-        "id_field": id_field,
-        "label_separator": label_separator,
-        "skip_bad_rows": skip_bad_rows,
-    }
     from glocal.config import load_recipe
 
     # Before the data, which takes longer to read.

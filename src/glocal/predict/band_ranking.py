@@ -2,8 +2,8 @@
 
 - How well a model tells frequent, rare and unseen labels apart is not seen in a ranking of all
   labels, where the frequent ones come first (Chalkidis et al., ACL 2019, rank bands this way).
-- Each band twice: all of its labels compete, and those with gold in these documents alone. The
-  second is what is published for unseen labels; it is the easier task.
+- Each band twice: all of its labels compete, and those with gold alone. The second is what is
+  published for unseen labels (with gold in dev or test); it is the easier task.
 - Labels of the label space without a training text are the band `unseen`. Gold labels outside the
   space belong to it and are missed.
 - Every value has a bootstrap interval over the documents.
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from glocal.data.corpus import Corpus
 from glocal.labels.bands import Bands
+from glocal.labels.space import LabelSpace
 from glocal.metrics.bootstrap import paired_bootstrap
 from glocal.metrics.documents import DocumentScores
 from glocal.metrics.ranking import judge, ndcg_at_k, r_precision_at_k
@@ -58,7 +59,7 @@ class BandRanking:
     Attributes:
         band: Its name.
         part: The expert, or `combined`.
-        with_gold: Whether only labels with gold in these documents compete.
+        with_gold: Whether only labels with gold compete.
         n_labels: Labels that compete.
         n_documents: Documents with a gold label of the band.
         scores: By metric, such as `nDCG@5`.
@@ -82,6 +83,7 @@ def rank_within_bands(
     *,
     bands: Bands | None = None,
     k: int = 5,
+    more_gold: Corpus | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[BandRanking]:
     """Rank the labels of each band among each other.
@@ -91,6 +93,7 @@ def rank_within_bands(
         corpus: Texts with gold labels.
         bands: Of training frequency; `BANDS` by default.
         k: Labels per text looked at.
+        more_gold: Texts of another split, whose labels compete among those with gold too.
         progress: Called with (done, total) texts of a ranking.
 
     Returns:
@@ -98,6 +101,7 @@ def rank_within_bands(
     """
     bands = Bands.parse(BANDS) if bands is None else bands
     gold = predictor.labels.encode(corpus)
+    elsewhere = _labels_of(more_gold, predictor.labels)
     rankings = []
     for name, members in _bands(predictor.labels.counts, bands, gold.shape[1]):
         columns = np.flatnonzero(members)
@@ -105,7 +109,7 @@ def rank_within_bands(
         rows = np.flatnonzero(np.diff(inside.indptr))
         if not len(rows):
             continue
-        found_gold = columns[np.unique(inside.indices)]
+        found_gold = np.union1d(columns[np.unique(inside.indices)], elsewhere[members[elsewhere]])
         texts = corpus.take(rows)
         for competing in (columns, found_gold):
             known = competing[competing < len(predictor.labels)]
@@ -123,6 +127,14 @@ def rank_within_bands(
                 for part, predictions in found.items()
             ]
     return rankings
+
+
+def _labels_of(corpus: Corpus | None, labels: LabelSpace) -> NDArray[np.int64]:
+    """The labels of the space that some of the texts have."""
+    if corpus is None:
+        return np.empty(0, dtype=np.int64)
+    found = np.unique(labels.encode(corpus).indices).astype(np.int64)
+    return found[found < len(labels)]
 
 
 def _bands(
