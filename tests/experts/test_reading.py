@@ -144,11 +144,6 @@ def test_text_and_teacher_are_read_apart_and_then_together_teacher_first():
         dual.pooling, dual.residual = pooling, False
         expected = torch.tensor(weights) @ joined @ dual.bottleneck.weight.T
         torch.testing.assert_close(dual(text, None, teacher, mask)[0], expected)
-    dual.pooling = "votes"
-    weights = torch.tensor([0.375, 0.125, 0] + [1 / 14] * 7)  # halves of 3 : 1 : 0 and of the text
-    expected = weights @ joined @ dual.bottleneck.weight.T
-    votes = torch.tensor([[0.6, 0.2, 0]])
-    torch.testing.assert_close(dual(text, None, teacher, mask, votes)[0], expected)
     dual.pooling, dual.residual = "all", True
     expected = ((joined + torch.cat(read)) @ dual.bottleneck.weight.T).mean(0)
     torch.testing.assert_close(dual(text, None, teacher, mask)[0], expected)
@@ -203,5 +198,3 @@ def test_a_mean_leaves_padding_out():
     states, mask = torch.arange(12.0).reshape(2, 3, 2), torch.tensor([[1, 1, 0], [0, 0, 0]]).bool()
     assert masked_mean(states, mask).tolist() == [[1.0, 2.0], [0.0, 0.0]]
     assert masked_mean(states, None).tolist() == [[2.0, 3.0], [8.0, 9.0]]
-    weights = torch.tensor([[0.25, 0, 0.75], [0, 0.1, 0]])
-    assert masked_mean(states, weights).tolist() == [[3.0, 4.0], [8.0, 9.0]]

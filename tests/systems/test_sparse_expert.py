@@ -7,7 +7,7 @@ import torch
 from glocal.data import LabelTable
 from glocal.encoders.encoder import Features
 from glocal.errors import ConfigError
-from glocal.experts.scattered import look_up, spread
+from glocal.experts.scattered import at_labels
 from glocal.experts.sparse import SPARSE, SPARSE_ODDS, SparseExpert
 from glocal.labels.space import LabelSpace
 from glocal.predict.predictor import Predictor
@@ -98,8 +98,8 @@ def test_spread_and_look_up_agree():
     known[:, 3] = -1
     values = torch.randn(5, 4)
     labels = torch.arange(9)
-    inside, found = spread(known, values, labels)
-    again, looked = look_up(known, values, labels.expand(5, -1))
+    inside, found = at_labels(known, values, labels)
+    again, looked = at_labels(known, values, labels.expand(5, -1))
     assert torch.equal(inside, again)
     assert torch.allclose(found * inside, looked * again)
     assert not found[~inside].any()

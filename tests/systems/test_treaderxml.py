@@ -85,7 +85,6 @@ VARIANTS = [
     "reader.encode=static",
     "reader.pooling=text",
     "reader.pooling=all",
-    "reader.pooling=votes",
     "reader.residual=false",
     "reader.prior=false",
     "document.head=aplc reader.prior=false",

@@ -199,9 +199,9 @@ class ReaderConfig:
     )
     pooling: str = option(
         "halves",
-        "the document's vector: half the teacher's mean and half the text's, the same with the "
-        "teacher's labels weighed by their votes, the mean of all, or of the text",
-        choices=("halves", "votes", "all", "text"),
+        "the document's vector: half the teacher's mean and half the text's, the mean of all, or "
+        "of the text",
+        choices=("halves", "all", "text"),
     )
     residual: bool = option(
         True,

@@ -23,7 +23,7 @@ from glocal.errors import ConfigError
 from glocal.experts.base import State
 from glocal.experts.document import DocumentExpert
 from glocal.experts.reading import CONFIGURATIONS, DualNetwork, masked_mean
-from glocal.experts.scattered import look_up, spread
+from glocal.experts.scattered import at_labels
 
 __all__ = ["SCOPE", "SCOPE_WEIGHT", "ReaderExpert", "ScopeEncoding", "vote_odds"]
 
@@ -94,7 +94,7 @@ class ReaderExpert(DocumentExpert):
         """What the network makes of the documents (B, bottleneck), and what the votes count."""
         (layer,) = self.layers
         tokens = self.dropout(features.hidden[layer])
-        scope = (None, None, None) if self.scope is None else self.scope(features)
+        scope = (None, None) if self.scope is None else self.scope(features)
         state = self.refine(self.network(tokens, features.mask, *scope))
         return state if self.prior is None else (*state, *self.prior.prepare(features))
 
@@ -163,8 +163,7 @@ def vote_prior(votes: Sequence[Tensor | None], labels: Tensor) -> Tensor:
     scope, counts = votes
     assert scope is not None
     assert counts is not None
-    find = spread if labels.dim() == 1 else look_up
-    return find(scope, counts, labels)[1]
+    return at_labels(scope, counts, labels)[1]
 
 
 class ScopeEncoding(nn.Module):
@@ -178,7 +177,7 @@ class ScopeEncoding(nn.Module):
 
     def __init__(self, config: ReaderConfig, label_vectors: np.ndarray, width: int) -> None:
         super().__init__()
-        self.mean, self.weighs = config.scope == "mean", config.pooling == "votes"
+        self.mean = config.scope == "mean"
         start = torch.from_numpy(np.array(label_vectors, dtype=np.float32))
         if config.label_vectors == "learned":
             self.table: Tensor = nn.Parameter(start)
@@ -188,11 +187,8 @@ class ScopeEncoding(nn.Module):
         self.project = None if inner == width else nn.Linear(inner, width, bias=False)
         self.vote = nn.Parameter(torch.zeros(width)) if config.votes else None
 
-    def forward(self, features: Features) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Vectors (B, S, H), mask (B, S), and votes (B, S) where the pooling weighs by them.
-
-        S is 1 where the vectors' mean is taken.
-        """
+    def forward(self, features: Features) -> tuple[Tensor, Tensor]:
+        """Vectors (B, S, H) and mask (B, S); S is 1 where their mean is taken."""
         labels, votes = features.extra[SCOPE].long(), features.extra[SCOPE_WEIGHT]
         if labels.device.type == "cpu":  # a GPU would have to be waited for
             widest = max(1, int((labels >= 0).any(0).sum()))
@@ -203,8 +199,6 @@ class ScopeEncoding(nn.Module):
             vectors = self.project(vectors)
         if self.vote is not None:
             vectors = vectors + votes.unsqueeze(-1) * self.vote
-        weights = votes if self.weighs else None
         if self.mean:  # Algorithm 1, line 8
-            mean = masked_mean(vectors, mask if weights is None else weights)
-            return mean.unsqueeze(1), mask.any(1, keepdim=True), None
-        return vectors, mask, weights
+            return masked_mean(vectors, mask).unsqueeze(1), mask.any(1, keepdim=True)
+        return vectors, mask

@@ -128,8 +128,7 @@ class DualNetwork(nn.Module):
         heads: Of each attention.
         configuration: What takes part.
         bottleneck: Width of what comes out (W_HB of Eq. 17).
-        pooling: The mean over all places (`all`), the text's (`text`), half each (`halves`), or
-            half each with the teacher's labels weighed by their votes (`votes`).
+        pooling: The mean over all places (`all`), the text's (`text`), or half each (`halves`).
         residual: Whether the attentions the paper has no residual around have one as well, all of
             them silent at first: the network then starts as the mean of the words' vectors.
     """
@@ -161,7 +160,6 @@ class DualNetwork(nn.Module):
         mask: Tensor | None,
         teacher: Tensor | None = None,
         teacher_mask: Tensor | None = None,
-        votes: Tensor | None = None,
     ) -> Tensor:
         """The documents' vectors, (B, bottleneck).
 
@@ -170,7 +168,6 @@ class DualNetwork(nn.Module):
             mask: (B, T) bool, false at padding; `None` where there is none.
             teacher: (B, S, H), where the configuration has a teacher.
             teacher_mask: (B, S) bool.
-            votes: (B, S), none below 0 and 0 at padding, where the pooling weighs by them.
         """
         states = self.text(text, mask)
         if self.teacher is not None:
@@ -185,12 +182,10 @@ class DualNetwork(nn.Module):
         states = states + read if self.residual else read
         # The mean of W_HB's products is the product of the mean, which is the cheaper one.
         taught_places = states.shape[1] - text.shape[1]
-        vector: Tensor = self.bottleneck(self._pool(states, mask, taught_places, votes))
+        vector: Tensor = self.bottleneck(self._pool(states, mask, taught_places))
         return vector
 
-    def _pool(
-        self, states: Tensor, mask: Tensor | None, taught: int, votes: Tensor | None
-    ) -> Tensor:
+    def _pool(self, states: Tensor, mask: Tensor | None, taught: int) -> Tensor:
         """One vector for each document; the first places are the teacher's."""
         if self.pooling == "all" or not taught:
             return masked_mean(states, mask)
@@ -198,20 +193,13 @@ class DualNetwork(nn.Module):
         text = masked_mean(states[:, taught:], mask[:, taught:])
         if self.pooling == "text":
             return text
-        weights = mask[:, :taught] if votes is None else votes
-        teacher = masked_mean(states[:, :taught], weights)
+        teacher = masked_mean(states[:, :taught], mask[:, :taught])
         return torch.where(mask[:, :taught].any(1, keepdim=True), (teacher + text) / 2, text)
 
 
 def masked_mean(states: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean over the places that count, (B, T, H) → (B, H); zero where none does.
-
-    Args:
-        states: (B, T, H).
-        mask: (B, T), which places count, or how much each does.
-    """
+    """The mean over the places that count, (B, T, H) → (B, H); zero where none does."""
     if mask is None:
         return states.mean(1)
-    total = mask.sum(1, keepdim=True)
-    weights = mask / torch.where(total > 0, total, 1)  # (B, T)
+    weights = mask / mask.sum(1, keepdim=True).clamp(min=1)  # (B, T)
     return (weights.to(states.dtype).unsqueeze(1) @ states).squeeze(1)

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from torch import Tensor, where
 
-__all__ = ["look_up", "spread"]
+__all__ = ["at_labels"]
 
 
-def spread(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Values of known labels (B, S) at consecutive labels (C,): where there are any, and which.
-
-    What lies outside the chunk goes to a column that is cut off, so that no shape depends on the
-    data and nothing waits for the device.
+def at_labels(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of known labels (B, S) at labels: consecutive ones (C,), or candidates (B, C).
 
     Args:
         known: Labels of each document, each once, −1 for none.
         values: Theirs.
-        labels: Consecutive ones.
+        labels: Where they are asked for.
 
     Returns:
-        (B, C) bool and (B, C) values, 0 where there is none.
+        (B, C) bool, where there are any, and (B, C) values, 0 where there is none.
+    """
+    return (_spread if labels.dim() == 1 else _look_up)(known, values, labels)
+
+
+def _spread(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """At consecutive labels, (C,).
+
+    What lies outside the chunk goes to a column that is cut off, so that no shape depends on the
+    data and nothing waits for the device.
     """
     width = len(labels)
     places = known - labels[0]
@@ -30,7 +36,7 @@ def spread(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tenso
     return inside, found
 
 
-def look_up(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The same at candidates of each document, (B, C)."""
+def _look_up(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """At candidates of each document, (B, C)."""
     same = labels.unsqueeze(2) == known.unsqueeze(1)  # (B, C, S)
     return same.any(2), (same * values.unsqueeze(1)).sum(2)

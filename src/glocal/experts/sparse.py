@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from glocal.encoders.encoder import Features
 from glocal.experts.base import Expert, State
-from glocal.experts.scattered import look_up, spread
+from glocal.experts.scattered import at_labels
 
 __all__ = ["SPARSE", "SPARSE_ODDS", "SparseExpert"]
 
@@ -55,7 +55,7 @@ class SparseExpert(Expert):
         assert best is not None
         assert odds is not None
         (labels,) = rows
-        inside, own = (spread if labels.dim() == 1 else look_up)(best, odds, labels)
+        inside, own = at_labels(best, odds, labels)
         lowest = odds.min(1, keepdim=True).values
         known = ~self.unseen[best.clamp(min=0)] | (best < 0)
         lowest_known = torch.where(known, odds, odds.max()).amin(1, keepdim=True)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from glocal.encoders.encoder import Features
 from glocal.experts.base import Expert, State, label_bias, present
 from glocal.experts.reader import vote_odds
-from glocal.experts.scattered import look_up, spread
+from glocal.experts.scattered import at_labels
 
 __all__ = ["TeacherExpert"]
 
@@ -61,10 +61,7 @@ class TeacherExpert(Expert):
         bias, labels = rows
         slope, offset, parent, share, background = numbers.float().unbind()
         own = torch.where(voted, slope * odds + offset, parent)  # (B, S)
-        if labels.dim() == 1:
-            inside, own = spread(scope, own, labels)
-        else:
-            inside, own = look_up(scope, own, labels)
+        inside, own = at_labels(scope, own, labels)
         return torch.where(inside, own + share * bias, background + bias)
 
     def suggestions(self, state: State) -> Tensor | None:
