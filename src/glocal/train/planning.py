@@ -156,8 +156,6 @@ def _settled(recipe: Recipe, usual: Recipe, choice: Choice) -> Recipe:
         encoder = replace(recipe.encoder, name=fast.encoder.name)
         return replace(usual, experts=fast.experts, encoder=encoder)
     train = replace(usual.train, epochs=choice.epochs or usual.train.epochs, members=choice.members)
-    if choice.members > 1 and not recipe.train.members and not train.averaging:
-        train = replace(train, averaging=load_recipe("best").train.averaging)
     return replace(usual, train=train)
 
 
