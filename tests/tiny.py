@@ -43,13 +43,16 @@ def tiny_recipe(name="glocalxml", *overrides):
 
 def taught(recipe, corpus, labels, table=None):
     """Statistics of the labels, word vectors and teacher, as training has them."""
+    from glocal.labels.text import label_texts
     from glocal.systems.base import LabelStatistics
+    from glocal.systems.label_text import uses_label_text
     from glocal.systems.teaching import teach, word_vectors
 
     vectors = word_vectors(recipe, corpus, table)
     teaching = teach(recipe, corpus, labels, table, vectors)
     starts = None if teaching is None else teaching.label_vectors()
-    return LabelStatistics(labels.counts, labels.n_documents, starts), vectors, teaching
+    texts = label_texts(labels, table) if uses_label_text(recipe) else None
+    return LabelStatistics(labels.counts, labels.n_documents, starts, texts), vectors, teaching
 
 
 def tiny_corpus(n=64, seed=0):

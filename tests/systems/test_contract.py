@@ -1,7 +1,8 @@
 """What every registered system must do; a new one joins by its line in `tests.tiny`.
 
 Dropout is off and arithmetic fp32, so that what should be equal is equal. Systems made of experts
-are tried with every label scored, with a shortlist, and with a teacher among them.
+are tried with every label scored, with a shortlist, with a teacher among them, and with label
+vectors tied to the labels' texts.
 """
 
 from pathlib import Path
@@ -49,6 +50,7 @@ CASES = [
     *((name, "full") for name in SYSTEM_RECIPES),
     *((name, "shortlist") for name in SYSTEM_RECIPES if _is_mixture(name) and name != "treaderxml"),
     ("glocalxml", "teacher"),
+    ("glocalxml", "tied"),
 ]
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=["-".join(case) for case in CASES])
@@ -59,6 +61,7 @@ def overrides_of(case):
         "full": ["candidates.mode=full"],
         "shortlist": SHORTLIST,
         "teacher": ["candidates.mode=full", 'experts=["D-last", "A-1", "T"]'],
+        "tied": ["candidates.mode=full", "labels.text=tied"],
     }[case[1]]
 
 
