@@ -39,7 +39,6 @@ def test_best_is_balanced_three_times():
     balanced, best = load_recipe("balanced"), load_recipe("best")
     assert (best.experts, best.train.epochs) == (balanced.experts, balanced.train.epochs)
     assert best.train.members == 3
-    assert best.train.averaging > 0
 
 
 def test_members_are_counted(best):
@@ -85,3 +84,8 @@ def test_a_budget_and_epochs_contradict_each_other(run, tmp_path):
     )
     assert result.exit_code == 1
     assert "leave one of them out" in result.stderr
+
+
+def test_auto_begins_with_the_sparse_model_of_fast():
+    assert load_recipe("auto").sparse == load_recipe("fast").sparse
+    assert load_recipe("balanced").sparse != load_recipe("fast").sparse

@@ -32,7 +32,7 @@ def build(seed, *overrides, recipe="glocalxml"):
 def ensemble_of(n, *overrides):
     built = [build(seed, *overrides) for seed in range(n)]
     ensemble = MixtureEnsemble([system for system, _ in built]).eval()
-    ensemble.combination = Combination({"D-last": 0.8, "A-1": 0.3}, -0.5)
+    ensemble.combination = Combination({"D-last": 0.8, "A-1": 0.3}, -0.5, -0.4)
     return ensemble, built[0][1]
 
 
@@ -56,7 +56,8 @@ def test_scores_are_those_of_the_mean_log_odds(overrides):
     logits = mean_logits(ensemble, batch)
     found = ensemble.topk(batch, len(LABELS), per_expert=True)
     expected = {name: torch.sigmoid(z) for name, z in logits.items()}
-    expected[COMBINED] = torch.sigmoid(0.8 * logits["D-last"] + 0.3 * logits["A-1"] - 0.5)
+    rarity = -0.4 * torch.from_numpy(LABELS.counts).log()
+    expected[COMBINED] = torch.sigmoid(0.8 * logits["D-last"] + 0.3 * logits["A-1"] + rarity - 0.5)
     assert found.keys() == expected.keys()
     for name, scores in expected.items():
         torch.testing.assert_close(found[name].scores, scores.sort(1, descending=True).values)

@@ -21,6 +21,7 @@ from glocal.labels.space import LabelSpace
 from glocal.predict.documents import score_documents
 from glocal.systems import store
 from glocal.systems.base import COMBINED, LabelStatistics
+from glocal.systems.combination import Combination
 from glocal.systems.registry import build_system
 from glocal.systems.store import StoredModel, load_model, read_labels, save_model
 from tests.tiny import tiny_corpus, tiny_recipe
@@ -97,6 +98,35 @@ def test_everything_comes_back(tmp_path):
     state = saved.system.state_dict()
     assert all(tensor.equal(state[n]) for n, tensor in loaded.system.state_dict().items())
     assert read_labels(tmp_path / "model").ids == saved.labels.ids
+
+
+def best_labels(model):
+    texts = tiny_corpus(6, seed=2).texts()
+    tokens = TokenStore.in_memory(model.tokenizer.encode_batch(texts, 24))
+    return score_documents(model.system.eval(), tokens, model.tokenizer, k=5)[COMBINED]
+
+
+def test_the_combination_comes_back(tmp_path):
+    saved = model_of()
+    saved.system.combination = Combination({"D-last": 0.6, "A-1": 0.4}, 0.1, -0.75)
+    save_model(tmp_path / "model", saved)
+    loaded = load_model(tmp_path / "model")
+    assert loaded.system.combination == saved.system.combination
+    before, after = best_labels(saved), best_labels(loaded)
+    assert np.array_equal(before.indices, after.indices)
+    assert np.array_equal(before.scores, after.scores)
+
+
+def test_a_model_from_before_the_frequency_term_scores_as_it_did(tmp_path):
+    saved = model_of()
+    saved.system.combination = Combination({"D-last": 0.6, "A-1": 0.4}, 0.1)
+    save_model(tmp_path / "model", saved)
+    settings = tmp_path / "model" / "glocal.toml"
+    edit(settings, lambda text: text.replace("frequency = 0.0\n", "", 1))
+    assert set(tomllib.loads(settings.read_text("utf-8"))["combination"]) == {"bias", "weights"}
+    before, after = best_labels(saved), best_labels(load_model(tmp_path / "model"))
+    assert np.array_equal(before.indices, after.indices)
+    assert np.array_equal(before.scores, after.scores)
 
 
 def test_the_card_tells_labels_and_scores(folder):

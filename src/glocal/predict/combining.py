@@ -1,7 +1,10 @@
 """Weights of the experts, learnt on held-out documents.
 
-A logistic regression of "is gold" on the experts' log-odds, over the labels any of them ranks high:
-`σ(Σ w_e z_e + b)` with w_e ≥ 0. An expert that adds nothing gets the weight 0.
+A logistic regression of "is gold" on the experts' log-odds and the frequency of the label, over the
+labels any expert ranks high: `σ(Σ w_e z_e + c log max(m, 1) + b)`, m the label's training texts.
+
+- w_e ≥ 0: an expert that adds nothing gets the weight 0;
+- c has either sign: below 0 where the experts score rare labels too low.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from scipy.optimize import minimize
 
 from glocal.predict.pool import scores_at
 from glocal.predict.predictions import Predictions
+from glocal.systems.combination import Combination
 
 __all__ = ["Pool", "fit_weights"]
 
@@ -29,6 +33,7 @@ class Pool:
         labels: (n, m) pooled labels, from `distinct_labels`.
         scored: Each expert's probabilities of them, in any order.
         names: Which experts.
+        counts: (L,) training texts of all labels; not known: all alike.
     """
 
     def __init__(
@@ -36,11 +41,15 @@ class Pool:
         labels: NDArray[np.int64],
         scored: Mapping[str, Predictions],
         names: Sequence[str],
+        counts: NDArray[np.int64] | None = None,
     ) -> None:
         self.labels, self.names = labels, list(names)
         self.filled = labels >= 0
         columns = [_log_odds(scores_at(labels, scored[name])) for name in names]
         self.log_odds = np.stack(columns, axis=-1)  # (n, m, experts)
+        self.log_counts = np.zeros(labels.shape)  # (n, m)
+        if counts is not None:
+            self.log_counts += np.log(np.maximum(counts, 1))[np.maximum(labels, 0)]
 
     def hits(self, gold: Any) -> NDArray[np.bool_]:
         """Whether each pooled label is gold, (n, m)."""
@@ -50,15 +59,9 @@ class Pool:
         )
         return np.asarray((found > 0) & self.filled)
 
-    def combined(self, weights: Mapping[str, float], bias: float, k: int) -> Predictions:
-        """The best k of the pooled labels under weights."""
-        total = self.log_odds @ np.array([weights[name] for name in self.names]) + bias
-        scores = 1.0 / (1.0 + np.exp(-total))
-        return Predictions.from_unsorted(self.labels, scores.astype(np.float32), k)
 
-
-def fit_weights(pool: Pool, gold: Any) -> tuple[dict[str, float], float] | None:
-    """The weights and the bias with the smallest log loss.
+def fit_weights(pool: Pool, gold: Any) -> Combination | None:
+    """The weights, the frequency term and the bias with the smallest log loss.
 
     Args:
         pool: Of held-out documents.
@@ -69,25 +72,35 @@ def fit_weights(pool: Pool, gold: Any) -> tuple[dict[str, float], float] | None:
     """
     rows = np.diff(gold.indptr) > 0
     used = pool.filled[rows]
-    features = pool.log_odds[rows][used]  # (pairs, experts)
+    log_odds, log_counts = pool.log_odds[rows][used], pool.log_counts[rows][used]
     outcomes = pool.hits(gold)[rows][used].astype(np.float64)
     if not 0 < outcomes.sum() < len(outcomes):
         return None
+    if not np.ptp(log_counts):
+        log_counts = np.zeros_like(log_counts)  # all the same: left to the bias
+    features = np.column_stack([log_odds, log_counts])  # (pairs, experts + 1)
+    count = len(pool.names)
+    start = np.append(np.full(count, 1.0 / count), [0.0, 0.0])
+    bounds = [(0.0, None)] * count + [(None, None)] * 2
+    result = minimize(
+        _log_loss, start, args=(features, outcomes), jac=True, bounds=bounds, method="L-BFGS-B"
+    )
+    *weights, frequency, bias = map(float, result.x)
+    if not any(weights):
+        return None
+    return Combination(dict(zip(pool.names, weights, strict=True)), bias, frequency)
 
-    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        weights, bias = parameters[:-1], parameters[-1]
-        total = features @ weights + bias
-        value = (np.logaddexp(0.0, total).sum() - outcomes @ total) / len(outcomes)
-        error = (1.0 / (1.0 + np.exp(-total)) - outcomes) / len(outcomes)
-        slope = np.append(features.T @ error + 2 * _PENALTY * weights, error.sum())
-        return value + _PENALTY * weights @ weights, slope
 
-    count = features.shape[1]
-    start = np.append(np.full(count, 1.0 / count), 0.0)
-    bounds = [(0.0, None)] * count + [(None, None)]
-    result = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B")
-    weights = dict(zip(pool.names, map(float, result.x[:-1]), strict=True))
-    return (weights, float(result.x[-1])) if any(weights.values()) else None
+def _log_loss(
+    parameters: NDArray[np.float64], features: NDArray[np.float64], outcomes: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """Mean log loss of slopes and a bias, the slopes' penalty added; its gradient."""
+    slopes, bias = parameters[:-1], parameters[-1]
+    total = features @ slopes + bias
+    value = (np.logaddexp(0.0, total).sum() - outcomes @ total) / len(outcomes)
+    error = (1.0 / (1.0 + np.exp(-total)) - outcomes) / len(outcomes)
+    gradient = np.append(features.T @ error + 2 * _PENALTY * slopes, error.sum())
+    return value + _PENALTY * slopes @ slopes, gradient
 
 
 def _log_odds(probabilities: NDArray[np.float32]) -> NDArray[np.float64]:

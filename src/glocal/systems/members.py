@@ -48,6 +48,7 @@ class MixtureEnsemble(ExpertRanker):
         self.members = nn.ModuleList(members)
         first = next(self.mixtures())
         self.n_labels, self.expert_names = first.n_labels, first.expert_names
+        self.register_buffer("counts", first.counts, persistent=False)
 
     def mixtures(self) -> Iterator[ExpertMixture]:
         """The members, in order."""

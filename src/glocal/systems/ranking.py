@@ -22,7 +22,13 @@ __all__ = ["ExpertRanker", "each_once"]
 
 
 class ExpertRanker(Ranker):
-    """Ranks labels by what its experts' logits come to together."""
+    """Ranks labels by what its experts' logits come to together.
+
+    Attributes:
+        counts: Training texts of each label, (L,), a buffer: where the logits are.
+    """
+
+    counts: Tensor
 
     @abstractmethod
     def prepare(self, batch: Batch) -> Any:
@@ -50,7 +56,7 @@ class ExpertRanker(Ranker):
         allowed: Tensor | None = None,
         per_expert: bool = False,
     ) -> dict[str, TopK]:
-        """By the mean of the experts' probabilities (GlocalXML Eq. 7) or weighted log-odds."""
+        """By the mean of the experts' probabilities (GlocalXML Eq. 7), or as `combination` says."""
         states = self.prepare(batch)
         names = [COMBINED, *(self.expert_names if per_expert else [])]
         if candidates is None:
@@ -76,7 +82,8 @@ class ExpertRanker(Ranker):
         """Each expert's probabilities and what they come to together."""
         logits = self.expert_logits(states, labels)
         scores = {name: torch.sigmoid(z) for name, z in logits.items()}
-        scores[COMBINED] = self.combination(list(logits), list(logits.values()))
+        counts = self.counts[labels]
+        scores[COMBINED] = self.combination(list(logits), list(logits.values()), counts)
         return scores
 
 

@@ -1,6 +1,6 @@
 """The model directory: written whole or not at all, read without executing anything.
 
-glocal.toml         format and library version, temperature, experts' weights, the resolved recipe
+glocal.toml         format and library version, temperature, combination of the experts, the recipe
 labels.parquet      the label space
 tokenizer.json      encoder/config.json
 model.safetensors   all weights; of several members, members/0/model.safetensors and so on

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glocal.config import Recipe
 from glocal.data.corpus import Corpus
@@ -27,6 +28,8 @@ from glocal.train.loop import TrainingData
 __all__ = ["DevEvaluator"]
 
 _DEV_K = 20  # labels per dev document looked at for metrics, weights and the temperature
+_BEST, _FEW_OUTSIDE = 5, 1e-3  # of the best labels, so many may be outside those learnt from
+_FITS = 3  # at most
 _REPORTED = ("P@1", "P@3", "P@5", "nDCG@5")
 
 
@@ -111,12 +114,36 @@ class DevEvaluator:
         return {"dev": self._scores(found), "dev_report": report.to_dict()}, temperature
 
     def _combine(self, found: Mapping[str, Predictions]) -> Predictions:
-        """Learn what each expert's word is worth; what they come to together."""
-        names = self.system.expert_names
-        pooled = distinct_labels(np.concatenate([found[n].indices for n in names], axis=1))
-        pool = Pool(pooled, self.predictions(exact=True, candidates=pooled), names)
-        fitted = fit_weights(pool, self.gold)
-        if fitted is None:
-            return found[COMBINED]
-        self.system.combination = Combination(*fitted)
-        return pool.combined(*fitted, _DEV_K)
+        """Learn what each expert's word is worth; what they come to together, over all labels.
+
+        The frequency term also lifts rare labels that no expert put forward. Where these reach the
+        best, the labels to learn from were too few: it is learnt again with them.
+        Every process has the same predictions, and so learns the same.
+        """
+        proposed = [found[name].indices for name in self.system.expert_names]
+        ranked = found[COMBINED]
+        for _ in range(_FITS):
+            pooled = distinct_labels(np.concatenate(proposed, axis=1))
+            fitted = self._fit(pooled)
+            if fitted is None:
+                break
+            self.system.combination = fitted
+            ranked = self.predictions(exact=True)[COMBINED]
+            if _share_outside(ranked.indices[:, :_BEST], pooled) <= _FEW_OUTSIDE:
+                break
+            proposed.append(ranked.indices)
+        return ranked
+
+    def _fit(self, pooled: NDArray[np.int64]) -> Combination | None:
+        scored = self.predictions(exact=True, candidates=pooled)
+        pool = Pool(pooled, scored, self.system.expert_names, self.labels.counts)
+        return fit_weights(pool, self.gold)
+
+
+def _share_outside(labels: NDArray[np.int64], pooled: NDArray[np.int64]) -> float:
+    """How many of the labels of each document (n, k) are not among its pooled ones (n, m)."""
+    span = int(max(labels.max(initial=0), pooled.max(initial=0))) + 1
+    places = np.arange(len(labels))[:, None] * span
+    there = labels >= 0
+    keys, known = (places + labels)[there], (places + pooled)[pooled >= 0]
+    return float(1.0 - np.isin(keys, known).mean()) if len(keys) else 0.0

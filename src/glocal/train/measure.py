@@ -88,7 +88,7 @@ class _Trial:
         evaluation = dev * self._predicting() / world
         return Speed(
             once=self.tokenising * (texts + dev),
-            member=built + 2 * evaluation,
+            member=built + 3 * evaluation,
             epoch=steps * fixed + tokens * per_token / world + evaluation + self._saving(folder),
         )
 
