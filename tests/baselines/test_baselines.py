@@ -7,6 +7,7 @@ import pytest
 
 from glocal.baselines.registry import BASELINES, build_baseline
 from glocal.data.corpus import Corpus
+from glocal.errors import TrainingError
 from glocal.labels.space import LabelSpace
 from tests.tiny import tiny_corpus
 
@@ -84,3 +85,41 @@ def test_texts_of_several_lines_are_one_text(tmp_path):
     baseline, _ = fitted("fasttext", tiny_corpus(96), tmp_path)
     whole, broken = baseline.predict(["the red cat", "the\nred\r\ncat"], 2).indices
     np.testing.assert_array_equal(whole, broken)
+
+
+class Diverging:
+    """In place of the library: its loss is NaN at learning rates above `limit`."""
+
+    def __init__(self, limit):
+        self.limit, self.rates = limit, []
+
+    def train_supervised(self, path, *, lr, **_):
+        self.rates.append(lr)
+        if lr > self.limit:
+            raise RuntimeError("Encountered NaN.")
+        return self
+
+    def save_model(self, path):
+        pass
+
+
+def fasttext_with(library, folder, monkeypatch, **settings):
+    """What it said."""
+    monkeypatch.setattr("glocal.baselines.fasttext_ova.require", lambda *_, **__: library)
+    train, said = tiny_corpus(8), []
+    labels = LabelSpace.build(train)
+    positives = labels.encode(train)[:, : len(labels)]
+    build_baseline("fasttext", settings).fit(train, positives, folder, said.append)
+    return said
+
+
+def test_fasttext_goes_on_with_half_the_learning_rate(tmp_path, monkeypatch):
+    library = Diverging(0.2)
+    said = fasttext_with(library, tmp_path, monkeypatch, lr=0.5)
+    assert library.rates == [0.5, 0.25, 0.125]
+    assert said[-1] == "loss NaN at lr=0.25, once more with 0.125"
+
+
+def test_fasttext_that_never_converges_is_one_clear_line(tmp_path, monkeypatch):
+    with pytest.raises(TrainingError, match=r"every learning rate from 0\.1 to 0\.003"):
+        fasttext_with(Diverging(0.0), tmp_path, monkeypatch)

@@ -3,6 +3,7 @@
 - reads the same words as the TF-IDF baselines: two characters or more, lower-cased;
 - labels go by their column, and a word of a text that looks like one of fastText's labels is left
   out, so that no text can bring labels of its own;
+- a learning rate at which the loss becomes NaN (on long texts) is halved, and that is said;
 - predicts lists of texts, which works with numpy 2 in every build of the library; its call for one
   text does not.
 """
@@ -19,13 +20,15 @@ import numpy as np
 
 from glocal.baselines.base import Baseline, Say, best_of_pairs, silent
 from glocal.data.corpus import Corpus
-from glocal.errors import require
+from glocal.errors import TrainingError, require
 from glocal.predict.predictions import Predictions
 
 __all__ = ["FastText"]
 
 _WORD = re.compile(r"\b\w\w+\b")
 _LABEL = "__label__"
+_USUAL_RATE = 0.1  # fastText's own
+_HALVINGS = 6  # learning rates tried
 
 
 class FastText(Baseline):
@@ -38,17 +41,32 @@ class FastText(Baseline):
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / "train.txt"
             _write_lines(path, train, positives)
-            self.model = fasttext.train_supervised(
-                str(path),
-                loss="ova",
-                label=_LABEL,
-                thread=self.threads,
-                seed=self.seed,
-                verbose=2,  # its percentages are this baseline's progress
-                **self.settings,
-            )
+            self.model = self._train(fasttext, path, say)
         self.n_labels = positives.shape[1]
         self.model.save_model(str(folder / "model.bin"))
+
+    def _train(self, fasttext: Any, path: Path, say: Say) -> Any:
+        settings = {"lr": _USUAL_RATE, **self.settings}
+        for _ in range(_HALVINGS):
+            try:
+                return fasttext.train_supervised(
+                    str(path),
+                    loss="ova",
+                    label=_LABEL,
+                    thread=self.threads,
+                    seed=self.seed,
+                    verbose=2,  # its percentages are this baseline's progress
+                    **settings,
+                )
+            except RuntimeError as error:
+                if "NaN" not in str(error):
+                    raise
+                rate, settings["lr"] = settings["lr"], settings["lr"] / 2
+                say(f"loss NaN at lr={rate:g}, once more with {settings['lr']:g}")
+        raise TrainingError(
+            f"fastText's loss becomes NaN at every learning rate from "
+            f"{settings['lr'] * 2**_HALVINGS:g} to {settings['lr'] * 2:g}"
+        )
 
     def predict(self, texts: Sequence[str], k: int) -> Predictions:
         """Probabilities of the best labels."""
