@@ -103,6 +103,17 @@ def test_bands_of_two_models_are_asked_for_one_by_one(run, models, files):
     assert "one by one" in result.stderr
 
 
+def test_more_gold_is_looked_at_before_a_model(run, model, files, tmp_path, monkeypatch):
+    monkeypatch.setattr("glocal.predict.predictor.Predictor.load", None)
+    result = run("eval", model, files.test, "--more-gold", files.test)
+    assert result.exit_code == 1
+    assert "add --within-bands" in result.stderr
+    missing = tmp_path / "missing.jsonl"
+    result = run("eval", model, files.test, "--within-bands", "--more-gold", missing)
+    assert result.exit_code == 1
+    assert "missing.jsonl: no such file" in result.stderr
+
+
 def test_texts_without_labels(run, model, tmp_path):
     path = write_jsonl(tmp_path / "texts.jsonl", [{"text": "the red cat"}])
     result = run("eval", model, path)

@@ -80,6 +80,8 @@ def evaluate(
         raise ConfigError(
             "--within-bands is for one model, and two are given; evaluate them one by one"
         )
+    if more_gold and not within_bands:
+        raise ConfigError("--more-gold says which labels compete within bands; add --within-bands")
 
     from glocal.labels.bands import Bands
 
@@ -90,14 +92,14 @@ def evaluate(
         "train": read_file(train, **reading) if train else None,
     }
     corpus = read_file(file, **reading)
+    ranking = {
+        "bands": options["bands"],
+        "k": max(ks),
+        "more_gold": read_file(more_gold, **reading) if more_gold else None,
+    }
     reports, comparison = _evaluate(models, corpus, options, device=device, batch_size=batch_size)
     rankings: list[BandRanking] = []
     if within_bands:
-        ranking = {
-            "bands": options["bands"],
-            "k": max(ks),
-            "more_gold": read_file(more_gold, **reading) if more_gold else None,
-        }
         rankings = _rank(models[0], corpus, ranking, device=device, batch_size=batch_size)
     if as_json:
         result = _as_dict(reports, comparison)
