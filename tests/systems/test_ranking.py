@@ -1,5 +1,7 @@
 """What a mixture's experts come to together, whichever way the labels are scored."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -97,8 +99,10 @@ def test_a_gpu_scores_the_same_and_combines_without_waiting(way):
     torch.testing.assert_close(there.scores.cpu(), here.scores, rtol=1e-3, atol=1e-4)
     logits = [torch.zeros(3, 10, device="cuda")] * 2
     labels = torch.zeros(3, 10, dtype=torch.long, device="cuda")
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        with warnings.catch_warnings():  # that the mode is new is no news of ours
+            warnings.simplefilter("ignore")
+            torch.cuda.set_sync_debug_mode("error")
         for asked in (slice(0, 10), labels):
             COMBINATION(system.expert_names, logits, system.counts[asked])
     finally:
