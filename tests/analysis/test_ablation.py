@@ -28,6 +28,18 @@ def test_main_table(result):
     assert "candidates auto" in grid.note
 
 
+def test_the_mean_of_probabilities_has_a_table_of_its_own():
+    outcomes = [
+        random_outcome("one", "one expert", 1),
+        random_outcome("two", "two experts", 2, ["D-last", "A-1", "mean"]),
+    ]
+    result = Ablation(TABLE, resolve(TABLE, FAST), small_data(), outcomes)
+    (grid,) = [grid for grid in result.grids() if "mean of the experts" in grid.title]
+    one, two = grid.rows
+    assert one[1] == outcomes[0].score("P@1")  # one expert is its own mean
+    assert two[1] == outcomes[1].score("P@1", "mean") != outcomes[1].score("P@1")
+
+
 def test_what_failed_or_was_not_run_is_a_row_without_numbers():
     failed = random_outcome("one", "one expert", status="failed", error="no memory", report={})
     result = Ablation(TABLE, resolve(TABLE, FAST), small_data(), [failed])

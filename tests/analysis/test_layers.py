@@ -16,10 +16,10 @@ from tests.tiny import FAST
 DIVERGENCE = {"jsd": 0.2, "bernoulli_jsd": 0.01, "gold_kl": 0.5}
 
 
-def sweep(second_expert, *, missing=()):
+def sweep(second_expert, *, missing=(), mean=("mean",)):
     table = layer_table(second_expert=second_expert, overrides=FAST)
     outcomes = [
-        random_outcome(v.name, v.title, seed, ["D-last", v.name], divergence=DIVERGENCE)
+        random_outcome(v.name, v.title, seed, ["D-last", v.name, *mean], divergence=DIVERGENCE)
         for seed, v in enumerate(table.variants)
         if v.name not in missing
     ]
@@ -53,7 +53,8 @@ def test_points_and_table():
     assert point.gain == pytest.approx(point.combined / point.first - 1)
     grid = result.grid()
     assert [row[0] for row in grid.rows] == ["A-0", "A-1", "A-2"]
-    assert grid.rows[1][3:] == (point.combined, point.gain, 0.2, 0.01, 0.5)
+    assert grid.rows[1][3:] == (point.combined, point.mean, point.gain, 0.2, 0.01, 0.5)
+    assert point.mean == outcomes[1].score("P@5", "mean")
     assert "Numbers are on test" in grid.note
 
 
@@ -67,6 +68,12 @@ def test_files(tmp_path, second_expert):
     name = "second-expert" if second_expert else "layers"
     document = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
     assert [p["layer"] for p in document["points"] if p["expert"][0] == "A"] == [0, 2]
+
+
+def test_a_sweep_combined_by_the_mean_has_no_second_mean(tmp_path):
+    result, _ = sweep(second_expert=True, mean=())
+    assert all(point.mean is None for point in result.points)
+    assert result.write(tmp_path)
 
 
 def test_an_expert_that_is_never_right_has_no_gain(tmp_path):

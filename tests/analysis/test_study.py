@@ -51,7 +51,7 @@ def test_every_variant_is_trained_and_measured(finished):
     assert (finished / "models" / "one" / "glocal.toml").is_file()
     assert one.split == two.split == "test"
     assert one.parts == []
-    assert two.parts == ["D-last", "A-1"]
+    assert two.parts == ["D-last", "A-1", "mean"]
     assert 0 <= two.score("P@5", "A-1") <= 1
     assert one.score("P@5", "A-1") is None
     assert two.report["documents"]["given"] == 12
@@ -82,6 +82,37 @@ def test_other_settings_are_refused_before_anything_is_lost(finished, no_trainin
     with pytest.raises(ConfigError, match="other training or dev texts"):
         small_study(finished, data=small_data(train=tiny_corpus(32, 7))).run()
     assert (finished / "results" / "one.json").read_text() == before
+
+
+def test_what_another_study_finished_is_taken_over(finished, no_training, tmp_path):
+    renamed = Variant("pair", "a pair", TABLE.variants[1].settings)
+    table = VariantTable("other", "", "me-xml", (renamed,))
+    (tmp_path / "results").mkdir()  # of a benchmark, say
+    (tmp_path / "results" / "results.json").write_text("{}")
+    view = Seen()
+    study = small_study(tmp_path / "out", table=table, reuse=[tmp_path, finished])
+    (pair,) = study.run(view=view)
+    assert view.ended == [("pair", "done", True)]
+    assert (pair.name, pair.title) == ("pair", "a pair")
+    assert pair.report == small_study(finished).outcomes()[1].report
+    assert small_study(tmp_path / "out", table=table).outcomes() == [pair]  # it is its own now
+
+
+@pytest.mark.parametrize("what", ["settings", "test texts", "divergence"])
+def test_what_another_study_did_otherwise_is_not_taken_over(finished, tmp_path, monkeypatch, what):
+    trained = []
+    monkeypatch.setattr(glocal.train.run, "fit", lambda recipe, *_, **__: trained.append(recipe))
+    overrides = ["train.epochs=5"] if what == "settings" else []
+    data = small_data(test=tiny_corpus(5, 9)) if what == "test texts" else None
+    divergence = what == "divergence"
+    study = small_study(tmp_path, *overrides, data=data, divergence=divergence, reuse=[finished])
+    study.run(["two"])
+    assert len(trained) == 1
+
+
+def test_a_folder_to_take_over_from_must_exist(tmp_path):
+    with pytest.raises(ConfigError, match="nowhere: no such folder; give the --out of a study"):
+        small_study(tmp_path, reuse=[tmp_path / "nowhere"])
 
 
 def test_a_layer_that_does_not_exist_loses_nothing(finished, no_training):

@@ -56,13 +56,13 @@ def test_the_eleven_rows_of_table_4():
         ([a1], *diverse),
         ([a12], *diverse),
         ([("D", (12, 1))], *diverse),
-        ([a1, d12], "collaborative", 0.0),
-        ([a1, d12], "individual", 0.0),
-        ([a1, d12], *diverse),
-        ([("D", (1,)), d12], *diverse),
-        ([a12, d12], *diverse),
-        ([a1, ("A", (6,)), d12], *diverse),
-        ([a1, ("D", (6,)), d12], *diverse),
+        ([d12, a1], "collaborative", 0.0),
+        ([d12, a1], "individual", 0.0),
+        ([d12, a1], *diverse),
+        ([d12, ("D", (1,))], *diverse),
+        ([d12, a12], *diverse),
+        ([d12, a1, ("A", (6,))], *diverse),
+        ([d12, a1, ("D", (6,))], *diverse),
     ]
     assert len({variant.title for variant in table.variants}) == 11
 

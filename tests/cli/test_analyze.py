@@ -17,7 +17,7 @@ def layers(run, files, tmp_path):
 def test_layers(layers, tmp_path):
     result = layers("--layers", "0,1")
     assert result.exit_code == 0, result.output
-    for words in ("Local expert by layer (test)", "A-0", "A-1", "P@5 global", "JSD", "24 texts"):
+    for words in ("Local expert by layer: P@5", "A-0", "A-1", "global", "mean", "JSD", "24 texts"):
         assert words in result.stdout
     assert "A-2" not in result.stdout
     assert (tmp_path / "out" / "layers-scores-dark.svg").is_file()

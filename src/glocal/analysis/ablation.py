@@ -1,8 +1,9 @@
 """A table of variants, measured: `glocal ablate`.
 
 The main table has a row for each variant (or for each of its experts and their combination), two
-more have macro scores by label frequency (ME-XML Table 3), and where the table was published the
-published numbers stand apart with their source, as they are of other data.
+more have macro scores by label frequency (ME-XML Table 3). Where weights learnt on dev combine the
+experts, one more has the mean of their probabilities, which the papers report; published numbers
+stand apart with their source, as they are of other data.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from glocal.analysis.plots import Panel, dot_plot
 from glocal.analysis.study import DONE, FAILED, Outcome, StudyData
 from glocal.analysis.tables import VariantTable
 from glocal.config import Recipe
+from glocal.systems.base import COMBINED, MEAN
 
 __all__ = ["Ablation"]
 
@@ -54,7 +56,8 @@ class Ablation:
 
     def grids(self) -> list[Grid]:
         """Everything there is to show, for a page."""
-        return [self.main(), *(self.bands(group) for group in _GROUPS), *self._published()]
+        bands = (self.bands(group) for group in _GROUPS)
+        return [self.main(), *bands, *self._means(), *self._published()]
 
     def short_grids(self) -> list[Grid]:
         """What fits a terminal."""
@@ -81,7 +84,7 @@ class Ablation:
 
     def _parts(self, outcome: Outcome | None) -> list[str]:
         experts = outcome.parts if outcome is not None and self.table.parts else []
-        return [*experts, "combined"]
+        return [*experts, COMBINED]
 
     def _missing(self) -> Iterator[str]:
         known = {outcome.name for outcome in self.done + self.failed}
@@ -102,7 +105,7 @@ class Ablation:
             ],
         )
         for outcome in self.done:
-            grid.rows.append((outcome.title, *self._band_values(outcome, "combined", group)))
+            grid.rows.append((outcome.title, *self._band_values(outcome, COMBINED, group)))
         return grid
 
     def _band_summary(self) -> Grid:
@@ -116,19 +119,30 @@ class Ablation:
             values = [
                 value
                 for group in _GROUPS
-                for value in self._band_values(outcome, "combined", group)[letter :: len(_MACRO)]
+                for value in self._band_values(outcome, COMBINED, group)[letter :: len(_MACRO)]
             ]
             grid.rows.append((outcome.title, *values))
         return grid
 
     def _band_names(self) -> list[str]:
         """Bands of the training frequency; what no training text has is in none."""
-        macro = self.done[0].report["macro"]["combined"][_K] if self.done else {}
+        macro = self.done[0].report["macro"][COMBINED][_K] if self.done else {}
         return [band for band in macro if band not in ("overall", "unseen")]
 
     def _band_values(self, outcome: Outcome, part: str, group: str) -> list[Cell]:
         macro = outcome.report["macro"][part][_K]
         return [macro[band][group][key] for band in self._band_names() for key in _MACRO.values()]
+
+    def _means(self) -> Iterator[Grid]:
+        """By the mean of probabilities, unless that is a row of the main table or all there is."""
+        if self.table.parts or not any(MEAN in outcome.parts for outcome in self.done):
+            return
+        title = f"By the mean of the experts' probabilities ({self.data.split})"
+        grid = Grid(title, [Column("variant", "text"), *map(Column, _SHOWN)])
+        for outcome in self.done:
+            part = MEAN if MEAN in outcome.parts else COMBINED
+            grid.rows.append((outcome.title, *(outcome.score(name, part) for name in _SHOWN)))
+        yield grid
 
     def _published(self) -> Iterator[Grid]:
         if not self.table.published:
@@ -176,7 +190,7 @@ class Ablation:
 
     def _csv(self) -> Grid:
         """One row for each variant and part, with every metric there is."""
-        metrics = list(self.done[0].report["scores"]["combined"]) if self.done else []
+        metrics = list(self.done[0].report["scores"][COMBINED]) if self.done else []
         macro = [
             f"{band} macro-{letter}@{_K}{' (with gold)' if group == 'with_gold' else ''}"
             for group in _GROUPS
@@ -190,7 +204,7 @@ class Ablation:
             if outcome.status != DONE:
                 grid.rows.append((*head, *[None] * (len(names) - len(head))))
                 continue
-            for part in [*outcome.parts, "combined"]:
+            for part in [*outcome.parts, COMBINED]:
                 scores = [outcome.score(name, part) for name in metrics]
                 bands = [v for g in _GROUPS for v in self._band_values(outcome, part, g)]
                 grid.rows.append((*head, part, *scores, *bands, outcome.seconds))
@@ -198,7 +212,7 @@ class Ablation:
 
     def _plot(self, stem: Path) -> list[Path]:
         experts = dict.fromkeys(part for outcome in self.done for part in outcome.parts)
-        parts = [*(experts if self.table.parts else ()), "combined"]
+        parts = [*(experts if self.table.parts else ()), COMBINED]
         panels = [
             Panel(
                 f"{metric} ({self.data.split})",

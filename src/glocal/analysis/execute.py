@@ -98,7 +98,7 @@ def _measure(job: Job) -> Outcome:
     from glocal.predict.predictor import Predictor
 
     predictor = Predictor.load(job.model_path, device=job.device, batch_size=job.batch_size)
-    report = predictor.evaluate(job.data.measured)
+    report = predictor.evaluate(job.data.measured, plain_mean=True)
     divergence: dict[str, Any] = {}
     if job.divergence and len(predictor.expert_names) == 2:
         divergence = expert_divergence(predictor, job.data.measured).to_dict()

@@ -23,6 +23,7 @@ from glocal.analysis.study import DONE, FAILED, Outcome, StudyData, encoder_laye
 from glocal.analysis.tables import Variant, VariantTable
 from glocal.config import Recipe, load_recipe
 from glocal.errors import ConfigError
+from glocal.systems.base import COMBINED, MEAN
 
 __all__ = ["LayerPoint", "LayerSweep", "layer_table", "on_layers"]
 
@@ -41,6 +42,7 @@ class LayerPoint:
         first: P@5 of the expert on the last layer's document vector.
         second: P@5 of the second expert.
         combined: P@5 of both.
+        mean: P@5 of the mean of their probabilities, where weights combine them.
         gain: Relative gain of the combination over the first expert; None where that scores 0.
         jsd: Jensen-Shannon divergence of their label distributions.
         bernoulli_jsd: Mean over labels of the Bernoulli one.
@@ -52,6 +54,7 @@ class LayerPoint:
     first: float
     second: float
     combined: float
+    mean: float | None
     gain: float | None
     jsd: float
     bernoulli_jsd: float
@@ -130,10 +133,10 @@ class LayerSweep:
     def grid(self) -> Grid:
         """A row for each expert and layer."""
         heads = ("global", "local") if not self.compares_kinds else ("first", "second")
-        shares = [Column(f"{_METRIC} {name}") for name in (*heads, "combined")]
+        shares = [Column(name) for name in (*heads, "combined", "mean")]
         numbers = ("JSD", "Bernoulli JSD", "KL on gold")
         grid = Grid(
-            f"{self.table.title} ({self.data.split})",
+            f"{self.table.title}: {_METRIC} and divergence ({self.data.split})",
             [
                 Column("expert", "text"),
                 *shares,
@@ -171,10 +174,11 @@ class LayerSweep:
     def _plot_local(self, stem: Path) -> list[Path]:
         """GlocalXML Figures 2 and 4, and Figure 3."""
         layers = [point.layer for point in self.points]
-        scores = {
+        scores: dict[str, Sequence[float | None]] = {
             "global": [100 * point.first for point in self.points],
             "local": [100 * point.second for point in self.points],
             "combined": [100 * point.combined for point in self.points],
+            **self._mean_line(),
         }
         paths = line_plot(
             stem.with_name(f"{stem.name}-scores"),
@@ -198,6 +202,11 @@ class LayerSweep:
             note=self.note,
         )
 
+    def _mean_line(self) -> dict[str, list[float | None]]:
+        """The line of the plain mean, unless that is what combines the experts."""
+        values = [_scaled(point.mean, 100) for point in self.points]
+        return {} if all(value is None for value in values) else {"mean": values}
+
     def _plot_kinds(self, stem: Path) -> list[Path]:
         """ME-XML Figure 2."""
         layers = sorted({point.layer for point in self.points})
@@ -205,6 +214,9 @@ class LayerSweep:
             Panel(f"{_METRIC} of both ({self.data.split})", self._by_kind("combined", 100, layers)),
             Panel("KL on gold labels", self._by_kind("gold_kl", 1, layers)),
         ]
+        if self._mean_line():
+            title = f"{_METRIC} of their mean ({self.data.split})"
+            panels.insert(1, Panel(title, self._by_kind("mean", 100, layers)))
         return line_plot(
             stem,
             panels,
@@ -221,17 +233,21 @@ class LayerSweep:
         for kind in (_DOCUMENT, _ATTENTION):
             found = {p.layer: p for p in self.points if p.expert.startswith(kind)}
             series[f"{kind}-n"] = [
-                scale * getattr(found[layer], attribute) if layer in found else None
+                _scaled(getattr(found[layer], attribute), scale) if layer in found else None
                 for layer in layers
             ]
         return series
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else scale * value
 
 
 def layer_point(outcome: Outcome) -> LayerPoint:
     """What a sweep's plots show of one variant."""
     expert = outcome.name
     first, second, combined = (
-        outcome.score(_METRIC, part) or 0.0 for part in (GLOBAL, expert, "combined")
+        outcome.score(_METRIC, part) or 0.0 for part in (GLOBAL, expert, COMBINED)
     )
     divergence = outcome.divergence
     return LayerPoint(
@@ -240,6 +256,7 @@ def layer_point(outcome: Outcome) -> LayerPoint:
         first,
         second,
         combined,
+        mean=outcome.score(_METRIC, MEAN),
         gain=combined / first - 1.0 if first else None,
         jsd=divergence["jsd"],
         bernoulli_jsd=divergence["bernoulli_jsd"],

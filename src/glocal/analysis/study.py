@@ -5,6 +5,7 @@
 
 - repeating the command goes on: finished variants are skipped, unfinished ones resume, failed ones
   are tried again; a test set that changed is measured anew without training;
+- a variant that another study finished with the same settings and texts is taken over (`reuse`);
 - a variant that fails is noted with its reason, and the others go on;
 - with `parallel` several variants train side by side, each in a process of its own, so that one
   that runs out of memory takes no other with it.
@@ -16,7 +17,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,7 +127,7 @@ class Outcome:
 
     @property
     def parts(self) -> list[str]:
-        """The experts it reports on besides `combined`."""
+        """What it has besides `combined`: the experts, and their `mean` where weights combine."""
         return [name for name in self.report.get("scores", {}) if name != "combined"]
 
     def score(self, metric: str, part: str = "combined") -> float | None:
@@ -222,6 +223,8 @@ class Study:
         divergence: Also measure how much the two experts differ.
         device: Where to compute.
         batch_size: Texts measured at a time.
+        reuse: Folders of other studies, whose finished variants of the same settings and texts are
+            taken over; their models stay where they are.
     """
 
     def __init__(
@@ -234,8 +237,9 @@ class Study:
         divergence: bool = False,
         device: str = "auto",
         batch_size: int = 64,
+        reuse: Sequence[Path] = (),
     ) -> None:
-        self.out, self.data = out, data
+        self.out, self.data, self.reuse = out, data, reuse
         self.jobs = {
             variant.name: Job(
                 variant, recipes[variant.name], data, out, divergence, device, batch_size
@@ -244,6 +248,9 @@ class Study:
         }
         if out.exists() and not out.is_dir():
             raise ConfigError(f"{out} is a file; a folder for models and results was expected")
+        missing = [str(folder) for folder in reuse if not folder.is_dir()]
+        if missing:
+            raise ConfigError(f"{', '.join(missing)}: no such folder; give the --out of a study")
 
     def run(
         self,
@@ -274,6 +281,7 @@ class Study:
         if overwrite:
             _forget(chosen)
         _check_earlier(chosen)
+        _take_over(chosen, self.reuse)
         run_jobs(chosen, parallel=parallel, view=view)
         return self.outcomes()
 
@@ -371,6 +379,28 @@ def _check_earlier(jobs: Sequence[Job]) -> None:
         )
     if problems:
         raise ConfigError(problems)
+
+
+def _take_over(jobs: Sequence[Job], folders: Sequence[Path]) -> None:
+    """Copy results that other studies have of the same settings and texts."""
+    others: dict[str, list[Outcome]] = {}
+    for path in sorted(path for folder in folders for path in folder.rglob("results/*.json")):
+        with contextlib.suppress(DataError):  # of something else: folders hold many files
+            outcome = Outcome.load(path)
+            if outcome is not None and outcome.status == DONE:
+                others.setdefault(outcome.trained_on, []).append(outcome)
+    for job in jobs:
+        now = job.blank(DONE)
+        earlier = Outcome.load(job.result_path)
+        if earlier is not None and earlier.status == DONE:
+            continue
+        # A study that measured the experts' divergence has all that one without it needs.
+        measured = {now.measured_on, replace(job, divergence=True).blank(DONE).measured_on}
+        for outcome in others.get(now.trained_on, ()):
+            if outcome.measured_on in measured:
+                taken = replace(outcome, name=now.name, title=now.title, recipe=now.recipe)
+                replace(taken, measured_on=now.measured_on).save(job.result_path)
+                break
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:

@@ -49,6 +49,14 @@ Parallel = Annotated[
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Train anew what was done before at --out.")
 ]
+Reuse = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="The --out of another study: what it finished with the same settings and texts is "
+        "taken over; may be repeated.",
+    ),
+]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Whether to draw plots.")]
 
 
@@ -71,6 +79,7 @@ def ablate(
     ] = None,
     parallel: Parallel = 1,
     overwrite: Overwrite = False,
+    reuse: Reuse = None,
     plots: Plots = True,
     as_json: AsJson = False,
     batch_size: BatchSize = 64,
@@ -98,7 +107,15 @@ def ablate(
     from glocal.analysis.ablation import Ablation
     from glocal.analysis.study import Study
 
-    study = Study(variants.variants, recipes, data, out=out, device=device, batch_size=batch_size)
+    study = Study(
+        variants.variants,
+        recipes,
+        data,
+        out=out,
+        device=device,
+        batch_size=batch_size,
+        reuse=reuse or (),
+    )
     try:
         study.run(chosen, parallel=parallel, overwrite=overwrite, view=study_view())
     finally:

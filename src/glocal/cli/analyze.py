@@ -16,6 +16,7 @@ from glocal.cli.ablate import (
     Parallel,
     Plots,
     RecipeName,
+    Reuse,
     Test,
     Train,
     finish,
@@ -72,6 +73,7 @@ def layers(
     override: Override = None,
     parallel: Parallel = 1,
     overwrite: Overwrite = False,
+    reuse: Reuse = None,
     plots: Plots = True,
     as_json: AsJson = False,
     batch_size: BatchSize = 64,
@@ -107,6 +109,7 @@ def layers(
         divergence=True,
         device=device,
         batch_size=batch_size,
+        reuse=reuse or (),
     )
     try:
         study.run(chosen, parallel=parallel, overwrite=overwrite, view=study_view())

@@ -24,7 +24,8 @@ from glocal.predict.documents import score_documents
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import Span, TagExplanation, attention_spans, weighed_spans
 from glocal.predict.predictions import Predictions
-from glocal.systems.base import COMBINED
+from glocal.systems.base import COMBINED, MEAN
+from glocal.systems.combination import Combination
 from glocal.systems.companions import Companions
 from glocal.systems.store import StoredModel, load_model
 
@@ -219,6 +220,7 @@ class Predictor:
         train: Corpus | None = None,
         bands: Bands | None = None,
         threshold: float = 0.5,
+        plain_mean: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> EvaluationReport:
         """All metrics on a labelled corpus, for the combination and each expert.
@@ -229,9 +231,11 @@ class Predictor:
             train: The training texts; with them, scores without near-duplicates are given too.
             bands: Label frequency bands.
             threshold: For micro-F1.
+            plain_mean: Where weights combine the experts, also for the mean of their
+                probabilities, as `mean`.
             progress: Called with (done, total).
         """
-        found = self.predict_for_report(corpus, ks=ks, progress=progress)
+        found = self.predict_for_report(corpus, ks=ks, plain_mean=plain_mean, progress=progress)
         return self.report(found, corpus, ks=ks, train=train, bands=bands, threshold=threshold)
 
     def predict_for_report(
@@ -239,12 +243,22 @@ class Predictor:
         corpus: Corpus,
         *,
         ks: Sequence[int] = (1, 3, 5),
+        plain_mean: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> dict[str, Predictions]:
         """As many labels per text as `report` looks at, of the combination and each expert."""
         several = len(self.expert_names) > 1
         width = min(max(_EVALUATED, *ks), len(self.labels))
-        return self.predict_corpus(corpus, k=width, per_expert=several, progress=progress)
+        found = self.predict_corpus(corpus, k=width, per_expert=several, progress=progress)
+        learnt = self.system.combination
+        if plain_mean and learnt.weights:
+            self.system.combination = Combination()
+            try:
+                by_mean = self.predict_corpus(corpus, k=width, calibrated=False, progress=progress)
+            finally:
+                self.system.combination = learnt
+            found[MEAN] = by_mean[COMBINED]
+        return found
 
     def report(
         self,

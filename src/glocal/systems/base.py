@@ -17,9 +17,10 @@ from glocal.encoders.encoder import Encoder
 from glocal.systems.combination import Combination
 from glocal.systems.topk import TopK
 
-__all__ = ["COMBINED", "LabelStatistics", "Progress", "Ranker", "System"]
+__all__ = ["COMBINED", "MEAN", "LabelStatistics", "Progress", "Ranker", "System"]
 
 COMBINED = "combined"
+MEAN = "mean"  # of the experts' probabilities, where weights combine them
 
 
 @dataclass(frozen=True)
