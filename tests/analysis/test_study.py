@@ -2,6 +2,7 @@ import json
 import os
 import signal
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,10 @@ from tests.tiny import tiny_corpus
 
 class Seen(StudyView):
     def __init__(self):
-        self.begun, self.ended = [], []
+        self.begun, self.ended, self.taken = [], [], None
+
+    def on_taken_over(self, number, total):
+        self.taken = number, total
 
     def on_variant(self, number, total, title):
         self.begun.append(title)
@@ -87,11 +91,11 @@ def test_other_settings_are_refused_before_anything_is_lost(finished, no_trainin
 def test_what_another_study_finished_is_taken_over(finished, no_training, tmp_path):
     renamed = Variant("pair", "a pair", TABLE.variants[1].settings)
     table = VariantTable("other", "", "me-xml", (renamed,))
-    (tmp_path / "results").mkdir()  # of a benchmark, say
-    (tmp_path / "results" / "results.json").write_text("{}")
+    (finished / "results" / "results.json").write_text("{}")  # of a benchmark, say
     view = Seen()
-    study = small_study(tmp_path / "out", table=table, reuse=[tmp_path, finished])
+    study = small_study(tmp_path / "out", table=table, reuse=[finished.parent])
     (pair,) = study.run(view=view)
+    assert view.taken == (1, 1)
     assert view.ended == [("pair", "done", True)]
     assert (pair.name, pair.title) == ("pair", "a pair")
     assert pair.report == small_study(finished).outcomes()[1].report
@@ -110,9 +114,33 @@ def test_what_another_study_did_otherwise_is_not_taken_over(finished, tmp_path, 
     assert len(trained) == 1
 
 
-def test_a_folder_to_take_over_from_must_exist(tmp_path):
-    with pytest.raises(ConfigError, match="nowhere: no such folder; give the --out of a study"):
-        small_study(tmp_path, reuse=[tmp_path / "nowhere"])
+def test_a_result_with_divergence_serves_a_study_without(finished, no_training, tmp_path):
+    two = Outcome.load(finished / "results" / "two.json")
+    known = small_study(finished, divergence=True).jobs["two"].blank("done")
+    replace(known, report=two.report, divergence={"jsd": 0.1}).save(tmp_path / "results" / "x.json")
+    (pair,) = small_study(tmp_path / "out", reuse=[tmp_path]).run(["two"])
+    assert pair.report == two.report
+
+
+@pytest.mark.parametrize("status", ["started", "failed"])
+def test_what_was_begun_here_and_finished_there_is_taken_over(
+    finished, no_training, tmp_path, status
+):
+    study = small_study(tmp_path, reuse=[finished])
+    study.jobs["one"].blank(status).save(study.jobs["one"].result_path)
+    assert [outcome.status for outcome in study.run(["one"])] == ["done"]
+
+
+def test_numbers_on_other_texts_do_not_keep_from_taking_over(finished, no_training, tmp_path):
+    other = small_study(tmp_path, data=small_data(test=tiny_corpus(5, 9)))
+    other.jobs["one"].blank("done").save(other.jobs["one"].result_path)
+    (one,) = small_study(tmp_path, reuse=[finished]).run(["one"])
+    assert one.report["documents"]["given"] == 12
+
+
+def test_a_folder_without_results_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="nowhere: no finished results there"):
+        small_study(tmp_path, reuse=[tmp_path / "nowhere"]).run()
 
 
 def test_a_layer_that_does_not_exist_loses_nothing(finished, no_training):

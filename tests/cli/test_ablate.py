@@ -68,6 +68,26 @@ def test_only_one_variant_on_dev_without_plots(ablate, table, tmp_path):
     assert not list((tmp_path / "out").glob("*.png"))
 
 
+def test_seeds(ablate, table, tmp_path):
+    result = ablate(table, "--only", "one", "--seeds", "0,1", "--no-plots")
+    assert result.exit_code == 0, result.output
+    assert "Means over seeds 0, 1." in result.stdout.replace("\n", " ").replace("  ", " ")
+    models = {path.name for path in (tmp_path / "out" / "models").iterdir()}
+    assert models >= {"one-seed-0", "one-seed-1"}
+    assert "two-seed-0" not in models
+    assert "Standard deviation over the seeds" in (tmp_path / "out" / "pair-seeds.md").read_text()
+
+
+def test_what_another_study_finished_is_taken_over(ablate, run, table, files, tmp_path):
+    assert ablate(table, "--only", "one", "--no-plots").exit_code == 0
+    splits = ["--dev", files.dev, "--test", files.test, "--out", tmp_path / "again"]
+    taken = ["--reuse", tmp_path / "out", "--only", "one", "--no-plots"]
+    result = run("ablate", table, files.train, *splits, *taken, *TINY)
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 variants taken over from other studies" in result.stderr
+    assert not (tmp_path / "again" / "models").exists()
+
+
 def test_a_failed_variant_is_reported_and_the_others_kept(ablate, table, tmp_path, monkeypatch):
     import glocal.train.run
 
@@ -91,6 +111,11 @@ def test_a_failed_variant_is_reported_and_the_others_kept(ablate, table, tmp_pat
     ("options", "message"),
     [
         (["--only", "three"], "there is no variant 'three'"),
+        (["--seeds", "0;1"], "--seeds 0;1: expected whole numbers"),
+        (["--seeds", "0,1", "-s", "train.seed=2"], "exclude each other"),
+        (["--seeds", "0,1", "-s", "train.members=2"], "must lie 2 apart, such as 0,2"),
+        (["--reuse", "nowhere"], "--reuse nowhere: no finished results there"),
+        (["--reuse", "nowhere", "--overwrite"], "--reuse does not train"),
         (["-s", "experts=['D-last']"], "it is what they differ in"),
         (["-s", "train.epoch=3"], "did you mean 'epochs'"),
         (["-s", "train.batch_size=0"], "at least 1"),

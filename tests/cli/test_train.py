@@ -126,6 +126,12 @@ def test_unreadable_path(run, tmp_path, path):
     assert result.stderr.startswith("error: ")
 
 
+def test_a_malformed_expert_is_refused_before_anything_is_read(run, tmp_path):
+    result = run("train", tmp_path / "absent.jsonl", "--out", tmp_path / "m", "-s", 'experts=["Q"]')
+    assert result.exit_code == 1
+    assert "expert 'Q' is not of the form D-n, A-n" in result.stderr
+
+
 def test_loss_that_is_not_finite(run, files, tmp_path):
     result = train(
         run, files, tmp_path / "m", "-s", "train.rates.encoder=1e30", "-s", "train.clip_norm=0"

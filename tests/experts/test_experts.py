@@ -11,7 +11,7 @@ from glocal.encoders.encoder import Features
 from glocal.errors import ConfigError
 from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
-from glocal.experts.parse import parse_experts
+from glocal.experts.parse import check_expert_names, parse_experts
 
 B, T, H, L = 3, 6, 8, 11
 
@@ -173,3 +173,12 @@ def test_expert_names():
     assert "more than once" in text
     with pytest.raises(ConfigError, match="empty"):
         parse_experts([], n_layers=6)
+
+
+def test_expert_names_without_an_encoder():
+    check_expert_names(["D-last", "A-99", "S"])
+    check_expert_names(["auto"])
+    wrongs = {"D": "form", "A-lst": "form", "D-(1+x)": "form", "A-(1+2)": "only document experts"}
+    for wrong, message in (*(([name], text) for name, text in wrongs.items()), ([], "empty")):
+        with pytest.raises(ConfigError, match=message):
+            check_expert_names(wrong)

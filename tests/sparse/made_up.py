@@ -10,7 +10,7 @@ from glocal.data.label_table import LabelTable
 from glocal.labels.space import LabelSpace
 
 N_LABELS = 12
-SMALL = SparseConfig(cluster_size=4, beam=2, sample=20)
+SMALL = SparseConfig(pieces="off", min_words=2, cluster_size=4, beam=2, sample=20)
 
 
 def corpus(n_texts=240, *, seed=0):

@@ -142,6 +142,25 @@ def test_an_explanation_names_the_words_behind_a_label(model, labels):
     assert title.spans == ((6, 12),)
 
 
+def test_pieces_of_words(train, labels, tmp_path):
+    model = SparseModel.fit(train, labels, replace(SMALL, pieces="on"))
+    text = "Title Sign4a\nsign4a, sign4b and common5, nothing else"
+    words = {"title", "sign4a", "sign4b", "and", "common5", "nothing", "else"}
+    for label in range(model.n_labels):
+        parts = model.explain(text, label)
+        total = model.bias(label) + sum(part.weight for part in parts)
+        assert total == pytest.approx(model.logit(text, label), abs=1e-4)
+        by_pieces = {p.phrase: p.spans for p in parts if p.part == "pieces"}
+        assert by_pieces.keys() <= words  # whole words, not pieces
+        for word, spans in by_pieces.items():
+            assert {text[start:stop].lower() for start, stop in spans} == {word}
+    # A word never seen is told by what it shares with those that were.
+    assert model.topk(["xsign4ab"], 1)[0].tolist() == [[labels.index["L04"]]]
+    model.save(tmp_path / "sparse")
+    loaded = SparseModel.load(tmp_path / "sparse")
+    assert loaded.explain(text, 4) == model.explain(text, 4)
+
+
 def test_labels_without_training_texts_come_last(train):
     labels = label_space(train, unseen=True)
     unseen = labels.index["L99"]
@@ -195,8 +214,11 @@ def test_progress_names_what_is_done(train, labels):
 
 def test_texts_without_words_are_refused():
     train = Corpus.from_texts(["!!!", "???"], [["a"], ["b"]])
-    with pytest.raises(DataError, match=r"none of the 2 texts .* sparse\.min_words"):
+    with pytest.raises(DataError, match=r"none of the 2 texts has a word; add texts"):
         SparseModel.fit(train, LabelSpace.build(train))
+    train = Corpus.from_texts(["one", "two"], [["a"], ["b"]])
+    with pytest.raises(DataError, match=r"in 2 of them; lower sparse\.min_words or add texts"):
+        SparseModel.fit(train, LabelSpace.build(train), SMALL)
 
 
 def test_damaged_folders_are_refused(model, tmp_path):

@@ -36,9 +36,11 @@ def test_words_are_like_when_only_their_ends_differ(word, like):
     assert [WORDS[feature] for feature in words_like(word, vocabulary())] == like
 
 
-def test_names_have_the_features_of_words_like_theirs():
-    config = SparseConfig(min_words=1, max_words=1.0, pairs=False, title_weight=0.0)
+@pytest.mark.parametrize("pieces", ["on", "off"])
+def test_names_have_the_features_of_words_like_theirs(pieces):
+    config = SparseConfig(min_words=1, max_words=1.0, pairs=False, title_weight=0.0, pieces=pieces)
     vectoriser, _ = Vectoriser.fit(Corpus.from_texts(["milk fishery", "milks wine", "x"]), config)
+    assert len(vectoriser.parts) == 1 + (pieces == "on")
     words = vectoriser.parts[0].vocabulary.words
     matrix = name_features(vectoriser, ["fisheries milk", "gold", ""]).toarray()
     idf = vectoriser.parts[0].vocabulary.idf
@@ -46,7 +48,9 @@ def test_names_have_the_features_of_words_like_theirs():
     expected[words.index("milk")] = idf[words.index("milk")]
     for word in ("milks", "fishery"):
         expected[words.index(word)] = 0.7 * idf[words.index(word)]
-    np.testing.assert_allclose(matrix[:, 0], expected / np.linalg.norm(expected), rtol=1e-5)
+    expected /= np.linalg.norm(expected)
+    np.testing.assert_allclose(matrix[: len(words), 0], expected, rtol=1e-5)
+    assert not matrix[len(words) :].any()
     assert not matrix[:, 1:].any()
 
 

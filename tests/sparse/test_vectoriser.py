@@ -2,6 +2,7 @@ import itertools
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.sparse import vectoriser as module
 from glocal.sparse import vocabulary as vocabulary_module
-from glocal.sparse.vectoriser import Vectoriser
+from glocal.sparse.vectoriser import Vectoriser, settled
 from tests.sparse.made_up import corpus
 
-CONFIG = SparseConfig(min_words=2, min_pairs=2, title_weight=0.5)
+CONFIG = SparseConfig(pieces="off", min_words=2, min_pairs=2, title_weight=0.5)
 
 
 def phrases(text, vocabulary_words=None):
@@ -112,7 +113,7 @@ def test_texts_without_known_words_have_empty_rows(train):
 
 
 def test_without_pairs_and_titles(train):
-    vectoriser, matrix = Vectoriser.fit(train, SparseConfig(pairs=False, title_weight=0))
+    vectoriser, matrix = Vectoriser.fit(train, replace(CONFIG, pairs=False, title_weight=0))
     (part,) = vectoriser.parts
     assert len(part.vocabulary) == len(part.vocabulary.words) == matrix.shape[1]
 
@@ -120,7 +121,8 @@ def test_without_pairs_and_titles(train):
 def test_words_of_too_many_texts_serve_pairs_alone(monkeypatch):
     monkeypatch.setattr(vocabulary_module, "FREQUENT_TEXTS", 0)
     texts = ["the law of fish", "the law of milk", "the rule of law", "a law of fish"]
-    config = SparseConfig(min_words=1, min_pairs=1, max_words=0.5, max_pairs=0.9, title_weight=0)
+    rare = {"min_words": 1, "min_pairs": 1, "title_weight": 0}
+    config = replace(CONFIG, **rare, max_words=0.5, max_pairs=0.9)
     vectoriser, _ = Vectoriser.fit(Corpus.from_texts(texts), config)
     (row,) = as_dictionaries(vectoriser, vectoriser.transform(["the law of fish"]))
     assert {name for _, name in row} == {"fish", "the law", "law of", "of fish"}
@@ -137,3 +139,32 @@ def test_texts_without_a_word_in_common_have_no_features(texts):
     vectoriser, features = Vectoriser.fit(Corpus.from_texts(texts), CONFIG)
     assert vectoriser.n_features == 0
     assert features.shape == (len(texts), 0)
+
+
+def test_pieces_are_features_of_their_own():
+    texts = ["Heart attack", "heartburn!", "attack dogs", "a dog"]
+    config = replace(CONFIG, pieces="on", min_words=1, pairs=False, title_weight=0)
+    vectoriser, matrix = Vectoriser.fit(Corpus.from_texts(texts), config)
+    words, pieces = vectoriser.parts
+    assert (words.name, pieces.name, pieces.weight) == ("text", "pieces", 1.0)
+    # Pieces of at least two texts; spaces mark where words begin and end.
+    expected = [" att", " dog", " hea", "ack ", "atta", "eart", "hear", "tack", "ttac"]
+    assert pieces.vocabulary.words == expected
+    again = vectoriser.transform(texts)
+    assert same(again, matrix)
+    (row,) = as_dictionaries(vectoriser, vectoriser.transform(["heartless"]))
+    assert {name for part, name in row if part == "pieces"} == {" hea", "hear", "eart"}
+    assert not {name for part, name in row if part == "text"}
+
+
+@pytest.mark.parametrize(
+    ("length", "n_texts", "pieces", "min_words"),
+    [(50, 30, "on", 1), (51, 30, "off", 1), (3, 60, "on", 2)],
+)
+def test_what_is_left_to_the_texts(monkeypatch, length, n_texts, pieces, min_words):
+    monkeypatch.setattr(module, "FEW_TEXTS", 60)
+    texts = Corpus.from_texts(["word " * length] * n_texts)
+    found = settled(SparseConfig(), texts)
+    assert (found.pieces, found.min_words) == (pieces, min_words)
+    given = SparseConfig(pieces="off", min_words=5)
+    assert settled(given, texts) == given

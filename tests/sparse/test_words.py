@@ -1,7 +1,16 @@
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glocal.sparse.words import MAX_CHARACTERS, first_lines, split_words, word_spans
+from glocal.sparse.words import (
+    MAX_CHARACTERS,
+    first_lines,
+    pieces_of,
+    split_pieces,
+    split_words,
+    word_spans,
+)
 
 
 def words_of(text):
@@ -59,3 +68,19 @@ def test_first_lines():
     assert first_lines(["A title\nand text", "no break", "", "\nx"]).to_pylist() == [
         *("A title", "no break", "", "")
     ]
+
+
+def test_pieces_of_a_word():
+    assert pieces_of("heart") == [" hea", "hear", "eart", "art "]
+    assert pieces_of("at") == [" at "]
+    assert pieces_of("a") == [" a "]
+
+
+@pytest.mark.parametrize("texts", [["The heart", "", "the é art the"], [], [""], ["..."]])
+def test_pieces_of_texts_like_one_by_one(texts):
+    batch = split_pieces(texts)
+    ends = np.cumsum(batch.lengths)
+    bounds = zip(ends - batch.lengths, ends, strict=True)
+    found = [[batch.words[code] for code in batch.codes[a:b]] for a, b in bounds]
+    assert found == [[p for word, *_ in word_spans(t) for p in pieces_of(word)] for t in texts]
+    assert len(set(batch.words)) == len(batch.words)

@@ -21,9 +21,9 @@ from glocal.analysis.tables import VariantTable
 from glocal.config import Recipe
 from glocal.systems.base import COMBINED, MEAN
 
-__all__ = ["Ablation"]
+__all__ = ["SHOWN", "Ablation"]
 
-_SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
+SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
 _PLOTTED = _PUBLISHED = ("P@1", "P@3", "P@5")
 _K = "5"  # of macro scores
 _MACRO = {"P": "precision", "R": "recall", "F": "f1"}
@@ -54,6 +54,11 @@ class Ablation:
 
     # --- tables -------------------------------------------------------------------------------
 
+    @property
+    def stem(self) -> str:
+        """What its files are called."""
+        return self.table.name
+
     def grids(self) -> list[Grid]:
         """Everything there is to show, for a page."""
         bands = (self.bands(group) for group in _GROUPS)
@@ -66,7 +71,7 @@ class Ablation:
     def main(self) -> Grid:
         """The scores; what failed or was not run is a row without them."""
         parts = [Column("part", "text")] if self.table.parts else []
-        columns = [Column("variant", "text"), *parts, *map(Column, _SHOWN)]
+        columns = [Column("variant", "text"), *parts, *map(Column, SHOWN)]
         grid = Grid(
             f"{self.table.title} ({self.data.split})",
             [*columns, Column("train s", "number")],
@@ -76,7 +81,7 @@ class Ablation:
         for variant in self.table.variants:
             outcome = found.get(variant.name)
             for part in self._parts(outcome):
-                scores = [outcome.score(n, part) if outcome else None for n in _SHOWN]
+                scores = [outcome.score(n, part) if outcome else None for n in SHOWN]
                 seconds = outcome.seconds if outcome and outcome.status == DONE else None
                 label = [part] if self.table.parts else []
                 grid.rows.append((variant.title, *label, *scores, seconds))
@@ -89,10 +94,13 @@ class Ablation:
     def _missing(self) -> Iterator[str]:
         known = {outcome.name for outcome in self.done + self.failed}
         absent = [v.name for v in self.table.variants if v.name not in known]
-        for outcome in self.failed:
-            yield f"{outcome.name} failed: {outcome.error}."
+        yield from self._failures()
         if absent:
             yield f"Not run yet: {', '.join(absent)}."
+
+    def _failures(self) -> Iterator[str]:
+        for outcome in self.failed:
+            yield f"{outcome.name} failed: {outcome.error}."
 
     def bands(self, group: str) -> Grid:
         """Macro P, R and F at 5 of every variant's combination by label frequency."""
@@ -134,14 +142,15 @@ class Ablation:
         return [macro[band][group][key] for band in self._band_names() for key in _MACRO.values()]
 
     def _means(self) -> Iterator[Grid]:
-        """By the mean of probabilities, unless that is a row of the main table or all there is."""
-        if self.table.parts or not any(MEAN in outcome.parts for outcome in self.done):
+        """By the mean of probabilities, unless that is a row of the main table or the same."""
+        weighed = [outcome for outcome in self.done if outcome.recipe.get("combine") != MEAN]
+        if self.table.parts or not any(MEAN in outcome.parts for outcome in weighed):
             return
         title = f"By the mean of the experts' probabilities ({self.data.split})"
-        grid = Grid(title, [Column("variant", "text"), *map(Column, _SHOWN)])
+        grid = Grid(title, [Column("variant", "text"), *map(Column, SHOWN)])
         for outcome in self.done:
-            part = MEAN if MEAN in outcome.parts else COMBINED
-            grid.rows.append((outcome.title, *(outcome.score(name, part) for name in _SHOWN)))
+            part = MEAN if outcome.parts else COMBINED  # one expert is its own mean
+            grid.rows.append((outcome.title, *(outcome.score(name, part) for name in SHOWN)))
         yield grid
 
     def _published(self) -> Iterator[Grid]:
@@ -160,7 +169,7 @@ class Ablation:
 
     def write(self, out: Path, *, plots: bool = True) -> list[Path]:
         """Write Markdown, CSV, JSON and plots into a folder; gives their paths."""
-        stem = out / self.table.name
+        stem = out / self.stem
         paths = write_analysis(
             stem,
             self.grids(),
@@ -199,7 +208,7 @@ class Ablation:
         ]
         names = ["variant", "title", "status", "split", "part", *metrics, *macro, "train_seconds"]
         grid = Grid(self.table.title, [Column(name) for name in names])
-        for outcome in self.outcomes:
+        for outcome in self._rows():
             head = (outcome.name, outcome.title, outcome.status, outcome.split)
             if outcome.status != DONE:
                 grid.rows.append((*head, *[None] * (len(names) - len(head))))
@@ -209,6 +218,10 @@ class Ablation:
                 bands = [v for g in _GROUPS for v in self._band_values(outcome, part, g)]
                 grid.rows.append((*head, part, *scores, *bands, outcome.seconds))
         return grid
+
+    def _rows(self) -> Sequence[Outcome]:
+        """What has rows in the CSV file."""
+        return self.outcomes
 
     def _plot(self, stem: Path) -> list[Path]:
         experts = dict.fromkeys(part for outcome in self.done for part in outcome.parts)

@@ -42,7 +42,7 @@ class LayerPoint:
         first: P@5 of the expert on the last layer's document vector.
         second: P@5 of the second expert.
         combined: P@5 of both.
-        mean: P@5 of the mean of their probabilities, where weights combine them.
+        mean: P@5 of the mean of their probabilities; None in results from before it was measured.
         gain: Relative gain of the combination over the first expert; None where that scores 0.
         jsd: Jensen-Shannon divergence of their label distributions.
         bernoulli_jsd: Mean over labels of the Bernoulli one.
@@ -130,10 +130,11 @@ class LayerSweep:
         """Whether document experts are swept as well."""
         return any(variant.name.startswith(_DOCUMENT) for variant in self.table.variants)
 
-    def grid(self) -> Grid:
-        """A row for each expert and layer."""
+    def grid(self, *, short: bool = False) -> Grid:
+        """A row for each expert and layer; `short` for the terminal."""
         heads = ("global", "local") if not self.compares_kinds else ("first", "second")
-        shares = [Column(name) for name in (*heads, "combined", "mean")]
+        metric = "" if short else f"{_METRIC} "
+        shares = [Column(f"{metric}{name}") for name in (*heads, "combined", "mean")]
         numbers = ("JSD", "Bernoulli JSD", "KL on gold")
         grid = Grid(
             f"{self.table.title}: {_METRIC} and divergence ({self.data.split})",
@@ -205,7 +206,8 @@ class LayerSweep:
     def _mean_line(self) -> dict[str, list[float | None]]:
         """The line of the plain mean, unless that is what combines the experts."""
         values = [_scaled(point.mean, 100) for point in self.points]
-        return {} if all(value is None for value in values) else {"mean": values}
+        same = all(point.mean in (None, point.combined) for point in self.points)
+        return {} if same else {"mean": values}
 
     def _plot_kinds(self, stem: Path) -> list[Path]:
         """ME-XML Figure 2."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +32,17 @@ if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
     from glocal.data.label_table import LabelTable
 
-__all__ = ["DONE", "FAILED", "STARTED", "Job", "Outcome", "Study", "StudyData", "StudyView"]
+__all__ = [
+    "DONE",
+    "FAILED",
+    "STARTED",
+    "Job",
+    "Outcome",
+    "Study",
+    "StudyData",
+    "StudyView",
+    "finished_elsewhere",
+]
 
 DONE, FAILED, STARTED = "done", "failed", "started"
 
@@ -127,7 +137,7 @@ class Outcome:
 
     @property
     def parts(self) -> list[str]:
-        """What it has besides `combined`: the experts, and their `mean` where weights combine."""
+        """What it has besides `combined`: several experts, and the `mean` of them."""
         return [name for name in self.report.get("scores", {}) if name != "combined"]
 
     def score(self, metric: str, part: str = "combined") -> float | None:
@@ -207,6 +217,9 @@ class StudyView:
     def on_outcome(self, outcome: Outcome, *, skipped: bool) -> None:
         """A variant has ended, or was found finished."""
 
+    def on_taken_over(self, number: int, total: int) -> None:
+        """So many variants were finished by other studies."""
+
     def training(self) -> contextlib.AbstractContextManager[TrainListener]:
         """The listener of a training run in this process."""
         return contextlib.nullcontext(TrainListener())
@@ -248,9 +261,6 @@ class Study:
         }
         if out.exists() and not out.is_dir():
             raise ConfigError(f"{out} is a file; a folder for models and results was expected")
-        missing = [str(folder) for folder in reuse if not folder.is_dir()]
-        if missing:
-            raise ConfigError(f"{', '.join(missing)}: no such folder; give the --out of a study")
 
     def run(
         self,
@@ -281,7 +291,8 @@ class Study:
         if overwrite:
             _forget(chosen)
         _check_earlier(chosen)
-        _take_over(chosen, self.reuse)
+        if self.reuse:
+            view.on_taken_over(_take_over(chosen, self.reuse), len(chosen))
         run_jobs(chosen, parallel=parallel, view=view)
         return self.outcomes()
 
@@ -381,26 +392,53 @@ def _check_earlier(jobs: Sequence[Job]) -> None:
         raise ConfigError(problems)
 
 
-def _take_over(jobs: Sequence[Job], folders: Sequence[Path]) -> None:
-    """Copy results that other studies have of the same settings and texts."""
-    others: dict[str, list[Outcome]] = {}
-    for path in sorted(path for folder in folders for path in folder.rglob("results/*.json")):
+def finished_elsewhere(folders: Sequence[Path]) -> dict[str, list[Outcome]]:
+    """What other studies have finished, by what it was trained on.
+
+    Raises:
+        ConfigError: For a folder that no study has finished anything in.
+    """
+    found: dict[str, list[Outcome]] = {}
+    empty = []
+    for folder in folders:
+        outcomes = list(_results_in(folder))
+        empty += [] if outcomes else [str(folder)]
+        for outcome in outcomes:
+            found.setdefault(outcome.trained_on, []).append(outcome)
+    if empty:
+        raise ConfigError(
+            f"--reuse {', '.join(empty)}: no finished results there; give the --out of a study"
+        )
+    return found
+
+
+def _results_in(folder: Path) -> Iterator[Outcome]:
+    for path in sorted(folder.rglob("results/*.json")):
         with contextlib.suppress(DataError):  # of something else: folders hold many files
             outcome = Outcome.load(path)
             if outcome is not None and outcome.status == DONE:
-                others.setdefault(outcome.trained_on, []).append(outcome)
+                yield outcome
+
+
+def _take_over(jobs: Sequence[Job], folders: Sequence[Path]) -> int:
+    """Copy results that other studies have of the same settings and texts; gives how many."""
+    others = finished_elsewhere(folders)
+    taken = 0
     for job in jobs:
         now = job.blank(DONE)
         earlier = Outcome.load(job.result_path)
-        if earlier is not None and earlier.status == DONE:
+        if earlier is not None and earlier.status == DONE and earlier.is_of(now):
             continue
         # A study that measured the experts' divergence has all that one without it needs.
         measured = {now.measured_on, replace(job, divergence=True).blank(DONE).measured_on}
-        for outcome in others.get(now.trained_on, ()):
-            if outcome.measured_on in measured:
-                taken = replace(outcome, name=now.name, title=now.title, recipe=now.recipe)
-                replace(taken, measured_on=now.measured_on).save(job.result_path)
-                break
+        same = [o for o in others.get(now.trained_on, ()) if o.measured_on in measured]
+        if same:
+            outcome = max(same, key=lambda o: len(o.parts))
+            replace(
+                now, seconds=outcome.seconds, report=outcome.report, divergence=outcome.divergence
+            ).save(job.result_path)
+            taken += 1
+    return taken
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:

@@ -17,20 +17,34 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from glocal.config import Recipe, load_recipe, parse_override
 from glocal.errors import ConfigError, did_you_mean
+from glocal.experts.parse import check_expert_names
 
-__all__ = ["Variant", "VariantTable", "load_table", "resolve", "select", "table_names"]
+__all__ = [
+    "Variant",
+    "VariantTable",
+    "check_seeds",
+    "load_table",
+    "over_seeds",
+    "parse_seeds",
+    "resolve",
+    "seeded_name",
+    "select",
+    "table_names",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # names become folders
 _TABLE_KEYS = {"title", "recipe", "parts", "published", "settings", "variants"}
 _VARIANT_KEYS = {"name", "title", "settings", "published"}
+_SEED = "train.seed"
 
 
 @dataclass(frozen=True)
@@ -131,12 +145,74 @@ def resolve(
     for variant in table.variants:
         settings = [*_as_overrides(table.settings), *overrides, *_as_overrides(variant.settings)]
         try:
-            recipes[variant.name] = load_recipe(recipe or table.recipe, settings)
+            found = load_recipe(recipe or table.recipe, settings)
+            check_expert_names(found.experts)
+            recipes[variant.name] = found
         except ConfigError as error:
             problems += [p for p in error.problems if p not in problems]
     if problems:
         raise ConfigError(problems)
     return recipes
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds such as `0,1,2`.
+
+    Raises:
+        ConfigError: For what is not a list of different whole numbers.
+    """
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--seeds {text}: expected whole numbers, such as 0,1,2") from None
+    if len(set(seeds)) < len(seeds):
+        raise ConfigError(f"--seeds {text}: a seed is given twice")
+    return seeds
+
+
+def seeded_name(name: str, seed: int) -> str:
+    """What a variant is called with a seed."""
+    return f"{name}-seed-{seed}"
+
+
+def over_seeds(table: VariantTable, seeds: Sequence[int]) -> VariantTable:
+    """The table with every variant once for each seed.
+
+    Raises:
+        ConfigError: Where the variants have seeds of their own.
+    """
+    own = [variant.name for variant in table.variants if _SEED in variant.settings]
+    if own:
+        raise ConfigError(f"--seeds: '{own[0]}' of '{table.name}' has a seed of its own")
+    variants = tuple(
+        Variant(
+            seeded_name(variant.name, seed),
+            f"{variant.title}, seed {seed}",
+            {**variant.settings, _SEED: seed},
+        )
+        for variant in table.variants
+        for seed in seeds
+    )
+    return replace(table, variants=variants)
+
+
+def check_seeds(recipes: Iterable[Recipe], seeds: Sequence[int]) -> None:
+    """Refuse seeds whose models would have members in common.
+
+    Raises:
+        ConfigError: With seeds that would do.
+    """
+    from glocal.train.budget import MEMBERS
+
+    # Where their number is left open, there may be so many.
+    members = max(recipe.train.members or MEMBERS for recipe in recipes)
+    ordered = sorted(seeds)
+    if any(b - a < members for a, b in pairwise(ordered)):
+        apart = ",".join(str(members * number) for number in range(len(seeds)))
+        raise ConfigError(
+            f"--seeds: a model of {members} members trains with its seed and those after it, so "
+            f"seeds must lie {members} apart, such as {apart}"
+        )
 
 
 def _check_overrides(table: VariantTable, overrides: Sequence[str]) -> None:

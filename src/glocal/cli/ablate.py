@@ -23,12 +23,15 @@ from glocal.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from glocal.analysis.ablation import Ablation
     from glocal.analysis.study import Outcome, StudyData, StudyView
+    from glocal.analysis.tables import VariantTable
+    from glocal.config import Recipe
     from glocal.train.listener import TrainListener
 
-__all__ = ["app", "finish", "read_study_data", "study_view"]
+__all__ = ["app", "check_reuse", "finish", "read_study_data", "study_view"]
 
 app = typer.Typer()
 
@@ -77,6 +80,10 @@ def ablate(
     only: Annotated[
         list[str] | None, typer.Option(help="Only the variant of this name; may be repeated.")
     ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="Train every variant from each of these, such as 0,1,2; gives means."),
+    ] = None,
     parallel: Parallel = 1,
     overwrite: Overwrite = False,
     reuse: Reuse = None,
@@ -88,23 +95,42 @@ def ablate(
 ) -> None:
     """Train the variants of a table and compare them.
 
-    Tables: glocalxml-table3, glocalxml-table4, me-xml-table2, me-xml-table4, treaderxml-table3, or
-    a TOML file. When the command is repeated, finished variants are skipped and interrupted ones
-    resume.
+    Tables: glocalxml-table3, glocalxml-table4, me-xml-table2, me-xml-table4, treaderxml-table3,
+    aplc-figure4, aplc-figure5, or a TOML file. When the command is repeated, finished variants are
+    skipped and interrupted ones resume.
     """
-    from glocal.analysis.tables import load_table, resolve, select
+    from glocal.analysis.tables import (
+        check_seeds,
+        load_table,
+        over_seeds,
+        parse_seeds,
+        resolve,
+        seeded_name,
+        select,
+    )
+    from glocal.config import parse_override
+    from glocal.errors import ConfigError
 
-    variants = load_table(table)
-    chosen = [variant.name for variant in select(variants.variants, only or ())]
+    asked = load_table(table)
+    chosen = [variant.name for variant in select(asked.variants, only or ())]
+    variants, numbers = asked, []
+    if seeds is not None:
+        numbers = parse_seeds(seeds)
+        if any(parse_override(text)[0] == "train.seed" for text in override or ()):
+            raise ConfigError("--seeds and -s train.seed exclude each other; give one of them")
+        variants = over_seeds(asked, numbers)
+        chosen = [seeded_name(name, number) for name in chosen for number in numbers]
     recipes = resolve(variants, override or (), recipe=recipe)
+    if numbers:
+        check_seeds(recipes.values(), numbers)
     if plots:
         from glocal.analysis.plots import check_plots
 
         check_plots()
     check_folder(out)
+    check_reuse(reuse or (), overwrite=overwrite)
     data = read_study_data(train, dev, test, reading, labels=labels)
 
-    from glocal.analysis.ablation import Ablation
     from glocal.analysis.study import Study
 
     study = Study(
@@ -121,7 +147,7 @@ def ablate(
     finally:
         # Whatever happens to the rest, the tables show what is finished.
         outcomes = study.outcomes()
-        result = Ablation(variants, recipes, data, outcomes)
+        result = _ablation(asked, recipes, data, outcomes, numbers)
         paths = result.write(out, plots=plots) if outcomes else []
     if as_json:
         typer.echo(json.dumps(result.to_dict(), indent=2))
@@ -129,6 +155,31 @@ def ablate(
         for grid in result.short_grids():
             console.stdout().print(grid.rich())
     finish(paths, [outcome for outcome in outcomes if outcome.name in chosen])
+
+
+def check_reuse(folders: Sequence[Path], *, overwrite: bool) -> None:
+    """Refuse folders without results, before texts are read, and what `--overwrite` contradicts."""
+    from glocal.analysis.study import finished_elsewhere
+    from glocal.errors import ConfigError
+
+    if folders and overwrite:
+        raise ConfigError("--overwrite trains anew, --reuse does not train; give one of them")
+    finished_elsewhere(folders)
+
+
+def _ablation(
+    table: VariantTable,
+    recipes: Mapping[str, Recipe],
+    data: StudyData,
+    outcomes: Sequence[Outcome],
+    seeds: Sequence[int],
+) -> Ablation:
+    from glocal.analysis.ablation import Ablation
+    from glocal.analysis.seeds import SeededAblation
+
+    if seeds:
+        return SeededAblation(table, recipes, data, outcomes, seeds)
+    return Ablation(table, recipes, data, outcomes)
 
 
 def read_study_data(
@@ -183,6 +234,10 @@ def study_view() -> StudyView:
             scores = {name: outcome.score(name) or 0.0 for name in ("P@1", "P@3", "P@5")}
             done = "done before" if skipped else outcome.split
             console.note(f"{outcome.title}: {done}: {format_scores(scores)}")
+
+        def on_taken_over(self, number: int, total: int) -> None:
+            """How many need no training here."""
+            console.note(f"{number} of {total} variants taken over from other studies")
 
         def training(self) -> contextlib.AbstractContextManager[TrainListener]:
             """A progress bar."""

@@ -19,6 +19,7 @@ from glocal.cli.ablate import (
     Reuse,
     Test,
     Train,
+    check_reuse,
     finish,
     read_study_data,
     study_view,
@@ -97,6 +98,7 @@ def layers(
     chosen = [] if wanted is None else on_layers(table, wanted)
     recipes = resolve(table, override or ())
     check_folder(out)
+    check_reuse(reuse or (), overwrite=overwrite)
     data = read_study_data(train, dev, test, reading)
 
     from glocal.analysis.study import Study
@@ -121,7 +123,7 @@ def layers(
     if as_json:
         typer.echo(json.dumps(result.to_dict(), indent=2))
     else:
-        console.stdout().print(result.grid().rich())
+        console.stdout().print(result.grid(short=True).rich())
     finish(paths, outcomes)
 
 

@@ -60,9 +60,11 @@ def train(
     machine and --budget, and says what it chose.
     """
     from glocal.config import load_recipe
+    from glocal.experts.parse import check_expert_names
 
     # Before the data, which takes longer to read.
     settings = load_recipe(recipe, [*(override or ()), *_budget_override(budget, override or ())])
+    check_expert_names(settings.experts)
     corpus = read_files(files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None
     label_table = _label_table(labels)

@@ -214,7 +214,14 @@ class SparseConfig:
     """The sparse expert (`S`): TF-IDF features of the text, one linear scorer per label."""
 
     pairs: bool = option(True, "pairs of neighbouring words are features, besides words")
-    min_words: int = option(2, "training texts a word must be in", at_least=1)
+    pieces: str = option(
+        "auto",
+        "pieces of words, of four characters, are features too; `auto`: where texts are short",
+        choices=("auto", "on", "off"),
+    )
+    min_words: int = option(
+        0, "training texts a word must be in; 0: 2, in a small corpus 1", at_least=0
+    )
     min_pairs: int = option(3, "training texts a pair of words must be in", at_least=1)
     max_words: float = option(
         0.3, "share of the training texts a word may be in", above=0, at_most=1

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from glocal.errors import ConfigError
 
-__all__ = ["SPARSE_EXPERT", "TEACHER", "ExpertSpec", "parse_experts"]
+__all__ = [
+    "OPEN_EXPERTS",
+    "SPARSE_EXPERT",
+    "TEACHER",
+    "ExpertSpec",
+    "check_expert_names",
+    "parse_experts",
+]
+
+OPEN_EXPERTS = ("auto",)  # of a recipe that leaves them to the plan
 
 TEACHER, SPARSE_EXPERT = "T", "S"  # read no layer of the encoder
 
+_NAMED: dict[str, Callable[[int], int]] = {
+    "last": lambda n: n,
+    "middle": lambda n: n // 2,
+    "first": lambda n: min(1, n),
+}
 _PATTERN = re.compile(r"(?P<kind>[DAR])-(?:(?P<one>\w+)|\((?P<many>\w+(?:\+\w+)+)\))")
 
 
@@ -24,6 +38,17 @@ class ExpertSpec:
     layers: tuple[int, ...]
 
 
+def check_expert_names(names: Sequence[str]) -> None:
+    """Refuse what would be wrong with any encoder; `auto` leaves the experts open.
+
+    Raises:
+        ConfigError: With every problem: an empty list, a repeated or malformed name.
+    """
+    problems = [] if tuple(names) == OPEN_EXPERTS else _problems(names)
+    if problems:
+        raise ConfigError(problems)
+
+
 def parse_experts(names: Sequence[str], n_layers: int) -> list[ExpertSpec]:
     """Resolve expert names for an encoder of so many layers.
 
@@ -31,39 +56,53 @@ def parse_experts(names: Sequence[str], n_layers: int) -> list[ExpertSpec]:
         ConfigError: With every problem: an empty list, a repeated or malformed name, a layer the
             encoder does not have.
     """
-    problems: list[str] = []
-    if not names:
-        problems.append("'experts' is empty; name at least one, such as D-last")
+    problems = _problems(names)
     specs = [spec for name in names if (spec := _parse(name, n_layers, problems))]
-    for name in {n for n in names if list(names).count(n) > 1}:
-        problems.append(f"expert '{name}' is listed more than once")
     if problems:
         raise ConfigError(problems)
     return specs
 
 
+def _problems(names: Sequence[str]) -> list[str]:
+    """What is wrong with the names by themselves."""
+    problems = [] if names else ["'experts' is empty; name at least one, such as D-last"]
+    for name in names:
+        if name in {TEACHER, SPARSE_EXPERT}:
+            continue
+        match = _PATTERN.fullmatch(name)
+        words = [] if match is None else _words(match)
+        if not words or not all(word.isdigit() or word in _NAMED for word in words):
+            problems.append(
+                f"expert '{name}' is not of the form D-n, A-n, R-n, D-(m+n), T or S, n a layer, "
+                "`middle` or `last`"
+            )
+        elif match is not None and match["kind"] != "D" and len(words) > 1:
+            problems.append(f"expert '{name}': only document experts concatenate layers")
+    for name in {n for n in names if list(names).count(n) > 1}:
+        problems.append(f"expert '{name}' is listed more than once")
+    return problems
+
+
 def _parse(name: str, n_layers: int, problems: list[str]) -> ExpertSpec | None:
+    """A name of the right form; None for another, which `_problems` tells of."""
     if name in {TEACHER, SPARSE_EXPERT}:
         return ExpertSpec(name, name, ())
     match = _PATTERN.fullmatch(name)
-    if match is None:
-        problems.append(
-            f"expert '{name}' is not of the form D-n, A-n, R-n, D-(m+n), T or S, n a layer, "
-            "`middle` or `last`"
-        )
+    if match is None or not all(word.isdigit() or word in _NAMED for word in _words(match)):
         return None
-    words = (match["many"] or match["one"]).split("+")
-    layers = tuple(_layer(word, n_layers, name, problems) for word in words)
-    if match["kind"] != "D" and len(layers) > 1:
-        problems.append(f"expert '{name}': only document experts concatenate layers")
+    layers = tuple(_layer(word, n_layers, name, problems) for word in _words(match))
     return ExpertSpec(name, match["kind"], layers)
 
 
+def _words(match: re.Match[str]) -> list[str]:
+    text: str = match["many"] or match["one"]
+    return text.split("+")
+
+
 def _layer(word: str, n_layers: int, name: str, problems: list[str]) -> int:
-    named = {"last": n_layers, "middle": n_layers // 2, "first": min(1, n_layers)}
-    if word in named:
-        return named[word]
-    if not word.isdigit() or int(word) > n_layers:
+    if word in _NAMED:
+        return _NAMED[word](n_layers)
+    if int(word) > n_layers:
         problems.append(
             f"expert '{name}': layer {word} does not exist; the encoder has layers 0 to {n_layers}"
         )

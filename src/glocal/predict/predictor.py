@@ -231,8 +231,7 @@ class Predictor:
             train: The training texts; with them, scores without near-duplicates are given too.
             bands: Label frequency bands.
             threshold: For micro-F1.
-            plain_mean: Where weights combine the experts, also for the mean of their
-                probabilities, as `mean`.
+            plain_mean: Also for the mean of several experts' probabilities, as `mean`.
             progress: Called with (done, total).
         """
         found = self.predict_for_report(corpus, ks=ks, plain_mean=plain_mean, progress=progress)
@@ -250,15 +249,20 @@ class Predictor:
         several = len(self.expert_names) > 1
         width = min(max(_EVALUATED, *ks), len(self.labels))
         found = self.predict_corpus(corpus, k=width, per_expert=several, progress=progress)
-        learnt = self.system.combination
-        if plain_mean and learnt.weights:
-            self.system.combination = Combination()
-            try:
-                by_mean = self.predict_corpus(corpus, k=width, calibrated=False, progress=progress)
-            finally:
-                self.system.combination = learnt
-            found[MEAN] = by_mean[COMBINED]
+        if plain_mean and several:
+            found[MEAN] = self._by_mean(corpus, width, progress)[COMBINED]
         return found
+
+    def _by_mean(
+        self, corpus: Corpus, k: int, progress: Callable[[int, int], None] | None
+    ) -> dict[str, Predictions]:
+        """As if no weights had been learnt."""
+        learnt = self.system.combination
+        self.system.combination = Combination()
+        try:
+            return self.predict_corpus(corpus, k=k, calibrated=False, progress=progress)
+        finally:
+            self.system.combination = learnt
 
     def report(
         self,

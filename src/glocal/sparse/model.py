@@ -29,7 +29,7 @@ from glocal.sparse.scoring import LinearScorer, scores_at, top_labels
 from glocal.sparse.store import read_model, write_model
 from glocal.sparse.threads import Progress, n_threads
 from glocal.sparse.training import LinearTrainer
-from glocal.sparse.vectoriser import Vectoriser
+from glocal.sparse.vectoriser import Vectoriser, settled
 
 __all__ = ["SparseModel"]
 
@@ -79,10 +79,12 @@ class SparseModel:
         threads = n_threads(threads)
         vectoriser, features = Vectoriser.fit(train, config, threads=threads, progress=progress)
         if not features.nnz:
+            fewest = settled(config, train).min_words
+            shared = (
+                f" that is in {fewest} of them; lower sparse.min_words or" if fewest > 1 else ";"
+            )
             raise DataError(
-                f"none of the {len(train)} texts has a word that is in {config.min_words} of them; "
-                "lower sparse.min_words or add texts",
-                path=train.source,
+                f"none of the {len(train)} texts has a word{shared} add texts", path=train.source
             )
         gold = train_gold = labels.encode(train)[:, : len(labels)]
         train_features = features

@@ -1,7 +1,8 @@
 """Labels that no training text has, scored by their names.
 
 - A label's features are the words and pairs of its names, and words that differ from one of them
-  only in their last letters (`fishery`, `fisheries`), which holds in any inflected language.
+  only in their last letters (`fishery`, `fisheries`), which holds in any inflected language. Pieces
+  of words do not count: a label nobody has seen takes more than a likeness of spelling.
 - Names become log-odds without a training text of the label: the rarest labels that have texts are
   looked at as if they had none. How often a name as much in the text as this one was right for them
   gives slope and shift (Platt).
@@ -24,9 +25,8 @@ from numpy.typing import NDArray
 
 from glocal.sparse.calibration import BEST_LABELS, fit_scaling
 from glocal.sparse.scoring import LinearScorer, top_labels
-from glocal.sparse.vectoriser import Part, Vectoriser
+from glocal.sparse.vectoriser import PIECES, Part, Vectoriser
 from glocal.sparse.vocabulary import Vocabulary
-from glocal.sparse.words import split_words
 
 __all__ = ["name_features", "score_unseen", "words_like"]
 
@@ -72,7 +72,9 @@ def _part_rows(part: Part, names: Sequence[str]) -> Any:
     from scipy.sparse import csr_matrix
 
     vocabulary = part.vocabulary
-    batch = split_words(part.of(names))
+    if part.name == PIECES:
+        return csr_matrix((len(names), len(vocabulary)))
+    batch = part.cut(names)
     own = vocabulary.count(batch.lengths, vocabulary.word_ids(batch.words)[batch.codes])
     shape = (len(names), len(vocabulary))
     rows = csr_matrix(

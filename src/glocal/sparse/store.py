@@ -1,7 +1,7 @@
 """The files of a sparse model: JSON, Parquet and plain arrays, nothing that executes.
 
     sparse.json        format version, settings, sizes
-    words-PART.parquet words of a part (`text`, `title`)
+    words-PART.parquet words of a part (`text`, `title`, `pieces`)
     pairs-PART.npy     pairs of words, as integers
     idf-PART.npy       their weights
     weights-*.npy      the CSR matrix (features, labels): values, columns, bounds

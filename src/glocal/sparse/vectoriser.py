@@ -1,7 +1,9 @@
 """Texts into TF-IDF features: words and pairs of words, of the whole text and of its first line.
 
+- Short texts, which share few words, have pieces of words for features as well.
 - The weight of a feature is (1 + ln count) · idf. The features of the whole text are scaled to
-  length one, those of the first line to `title_weight`, and both together to one.
+  length one, those of the first line to `title_weight`, those of pieces to one, and all together to
+  one.
 - Fitting reads the corpus once, batch by batch; what grows with it is the matrix of features.
 - Texts without a known word get an empty row.
 """
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +24,14 @@ from glocal.data.corpus import Corpus
 from glocal.sparse.spool import WordSpool
 from glocal.sparse.threads import Progress, ordered_map
 from glocal.sparse.vocabulary import Counts, Vocabulary, VocabularyBuilder
-from glocal.sparse.words import WordBatch, first_lines, split_words
+from glocal.sparse.words import WordBatch, first_lines, split_pieces, split_words
 
-__all__ = ["Part", "Vectoriser"]
+__all__ = ["PIECES", "TITLE", "Part", "Vectoriser", "settled"]
 
 BATCH_TEXTS = 2048
+SHORT_TEXTS = 50  # words on average, up to which pieces of words are features too
+FEW_TEXTS = 20_000  # of a small corpus, where a word of a single text counts
+_COUNTED = 1000  # texts whose words are counted for that
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Part:
     """A part of every text with features of its own.
 
     Args:
-        name: `text` or `title`.
+        name: `text`, `title` or `pieces`.
         weight: How long its features are beside those of the whole text.
         vocabulary: Its features.
     """
@@ -43,14 +48,16 @@ class Part:
     weight: float
     vocabulary: Vocabulary
 
-    def of(self, texts: Sequence[str] | pa.Array) -> Sequence[str] | pa.Array:
-        """This part of some texts."""
+    def cut(self, texts: Sequence[str] | pa.Array) -> WordBatch:
+        """The words (or pieces) of this part of some texts."""
         return _PARTS[self.name](texts)
 
 
-_PARTS: dict[str, Callable[[Sequence[str] | pa.Array], Sequence[str] | pa.Array]] = {
-    "text": lambda texts: texts,
-    "title": first_lines,
+TEXT, TITLE, PIECES = "text", "title", "pieces"
+_PARTS: dict[str, Callable[[Sequence[str] | pa.Array], WordBatch]] = {
+    TEXT: split_words,
+    TITLE: lambda texts: split_words(first_lines(texts)),
+    PIECES: split_pieces,
 }
 
 
@@ -89,14 +96,17 @@ class Vectoriser:
         Returns:
             The vectoriser, and the CSR matrix (texts, features) of the corpus, float32.
         """
-        weights = {"text": 1.0} | ({"title": config.title_weight} if config.title_weight else {})
+        config = settled(config, corpus)
+        weights = {TEXT: 1.0, TITLE: config.title_weight, PIECES: float(config.pieces == "on")}
+        weights = {name: weight for name, weight in weights.items() if weight}
         with ExitStack() as stack:
             spools = {name: stack.enter_context(WordSpool()) for name in weights}
             builders = {name: VocabularyBuilder(spool) for name, spool in spools.items()}
             _read_words(corpus, builders, threads=threads, progress=progress)
             parts, counted = [], []
             for name, builder in builders.items():
-                vocabulary, features = builder.build(config, threads=threads)
+                chosen = _for_pieces(config) if name == PIECES else config
+                vocabulary, features = builder.build(chosen, threads=threads)
                 parts.append(Part(name, weights[name], vocabulary))
                 counted.append(_counter(vocabulary, features, spools[name], threads))
             vectoriser = cls(parts)
@@ -116,7 +126,7 @@ class Vectoriser:
     def _batch_rows(self, texts: Sequence[str]) -> Counts:
         counted = []
         for part in self.parts:
-            batch = split_words(part.of(texts))
+            batch = part.cut(texts)
             ids = part.vocabulary.word_ids(batch.words)[batch.codes]
             counted.append(part.vocabulary.count(batch.lengths, ids))
         return self._weigh(counted)
@@ -141,6 +151,22 @@ class Vectoriser:
         return Counts(indptr, column[order].astype(np.int32), value)
 
 
+def settled(config: SparseConfig, corpus: Corpus) -> SparseConfig:
+    """What is left to the texts, decided: whether there are pieces, and how rare a word may be."""
+    pieces, fewest = config.pieces, config.min_words
+    if pieces == "auto":
+        places = np.linspace(0, len(corpus) - 1, min(len(corpus), _COUNTED)).astype(np.int64)
+        words = split_words(list(corpus.take(places).texts())).lengths
+        pieces = "on" if len(words) and words.mean() <= SHORT_TEXTS else "off"
+    if not fewest:
+        fewest = 1 if len(corpus) < FEW_TEXTS else 2
+    return replace(config, pieces=pieces, min_words=fewest)
+
+
+def _for_pieces(config: SparseConfig) -> SparseConfig:
+    return replace(config, pairs=False, min_words=max(2, config.min_words))
+
+
 def _read_words(
     corpus: Corpus,
     builders: dict[str, VocabularyBuilder],
@@ -150,7 +176,7 @@ def _read_words(
 ) -> None:
     def split(start: int) -> list[WordBatch]:
         texts = corpus.table.column("text").slice(start, BATCH_TEXTS).combine_chunks()
-        return [split_words(_PARTS[name](texts)) for name in builders]
+        return [_PARTS[name](texts) for name in builders]
 
     done = 0
     for batches in ordered_map(split, _starts(len(corpus)), threads=threads):

@@ -5,6 +5,7 @@
 - A batch of texts becomes word numbers in the batch's own dictionary: only distinct words ever
   become Python strings. Arrow takes milliseconds to begin with, which a single text need not wait
   for: in ASCII both cut alike.
+- `split_pieces` cuts words further, into runs of a few characters: what words of one family share.
 - `word_spans` cuts one text the same way and keeps the places, for explanations.
 """
 
@@ -19,12 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["WordBatch", "first_lines", "split_words", "word_spans"]
+__all__ = ["WordBatch", "first_lines", "pieces_of", "split_pieces", "split_words", "word_spans"]
 
 SEPARATORS = r"[^\pL\pN\pM]+"
 _ASCII_WORD = re.compile(r"[a-z0-9]+")  # of lower-cased text
 _FEW_TEXTS = 8
 MAX_CHARACTERS = 64
+PIECE_CHARACTERS = 4
 # A record without line breaks is all title; beyond this many characters it hardly is one.
 TITLE_CHARACTERS = 400
 
@@ -80,6 +82,29 @@ def _split_any(texts: Sequence[str] | pa.Array) -> WordBatch:
     bounds = np.concatenate([[0], np.cumsum(n_pieces)])
     kept = np.concatenate([[0], np.cumsum(codes >= 0)])
     return WordBatch(np.diff(kept[bounds]), codes[codes >= 0], list(distinct))
+
+
+def pieces_of(word: str) -> list[str]:
+    """The runs of `PIECE_CHARACTERS` characters in a word, spaces marking its ends."""
+    padded = f" {word} "
+    last = max(1, len(padded) - PIECE_CHARACTERS + 1)
+    return [padded[start : start + PIECE_CHARACTERS] for start in range(last)]
+
+
+def split_pieces(texts: Sequence[str] | pa.Array) -> WordBatch:
+    """Cut texts into pieces of words; only distinct words are cut one by one."""
+    batch = split_words(texts)
+    distinct: dict[str, int] = {}
+    cut = [[distinct.setdefault(p, len(distinct)) for p in pieces_of(w)] for w in batch.words]
+    sizes = np.array([len(pieces) for pieces in cut], dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    flat = np.fromiter((p for pieces in cut for p in pieces), np.int32, int(sizes.sum()))
+    per_word = sizes[batch.codes]  # of every word of every text
+    first = np.repeat(starts[batch.codes] - (np.cumsum(per_word) - per_word), per_word)
+    codes = flat[first + np.arange(per_word.sum())]
+    documents = np.repeat(np.arange(len(batch.lengths)), batch.lengths)
+    lengths = np.bincount(documents, per_word, minlength=len(batch.lengths)).astype(np.int64)
+    return WordBatch(lengths, codes, list(distinct))
 
 
 def _is_word(piece: str) -> bool:

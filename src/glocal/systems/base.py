@@ -20,7 +20,7 @@ from glocal.systems.topk import TopK
 __all__ = ["COMBINED", "MEAN", "LabelStatistics", "Progress", "Ranker", "System"]
 
 COMBINED = "combined"
-MEAN = "mean"  # of the experts' probabilities, where weights combine them
+MEAN = "mean"  # of the experts' probabilities, whatever combines them
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
 from glocal.encoders.no_encoder import NO_ENCODER
 from glocal.errors import TrainingError
-from glocal.experts.parse import SPARSE_EXPERT, TEACHER
+from glocal.experts.parse import OPEN_EXPERTS, SPARSE_EXPERT, TEACHER
 from glocal.train.budget import Choice, Situation, Speed, Wish, choose, format_seconds, parse_budget
 from glocal.train.checkpoint import RunFolder
 from glocal.train.engine import Engine
@@ -34,7 +34,6 @@ from glocal.train.measure import measure
 
 __all__ = ["Plan", "decide", "provisional"]
 
-AUTO = ("auto",)  # the experts of a recipe that leaves them open
 _COUNTED = 2000  # texts whose words are counted
 _TRIAL_SECONDS = 20.0  # what trying an encoder may take on a CPU, and so the least left for it
 
@@ -74,7 +73,7 @@ def provisional(recipe: Recipe) -> Recipe:
     usual, train = load_recipe("balanced"), recipe.train
     return replace(
         recipe,
-        experts=usual.experts if recipe.experts == AUTO else recipe.experts,
+        experts=usual.experts if recipe.experts == OPEN_EXPERTS else recipe.experts,
         train=replace(
             train,
             epochs=train.epochs or usual.train.epochs,
@@ -117,7 +116,7 @@ def decide(
 
 
 def _is_open(recipe: Recipe) -> bool:
-    return recipe.experts == AUTO or not recipe.train.epochs or not recipe.train.members
+    return recipe.experts == OPEN_EXPERTS or not recipe.train.epochs or not recipe.train.members
 
 
 def _plan(
@@ -125,7 +124,7 @@ def _plan(
 ) -> Plan:
     usual, budget = provisional(recipe), parse_budget(recipe.train.budget)
     wish, left = _wish(recipe, usual), (budget or math.inf) - (time.monotonic() - started)
-    if recipe.experts == AUTO and recipe.encoder.name == NO_ENCODER:
+    if recipe.experts == OPEN_EXPERTS and recipe.encoder.name == NO_ENCODER:
         speed: Speed | str = "the recipe has no encoder (encoder.name)"
     elif not set(usual.experts) - {SPARSE_EXPERT, TEACHER}:
         speed = f"nothing in the experts {', '.join(usual.experts)} is trained in epochs"
@@ -143,7 +142,7 @@ def _wish(recipe: Recipe, usual: Recipe) -> Wish:
     train = recipe.train
     another_encoder = recipe.encoder.name not in {load_recipe("auto").encoder.name, NO_ENCODER}
     return Wish(
-        experts=recipe.experts != AUTO or another_encoder,
+        experts=recipe.experts != OPEN_EXPERTS or another_encoder,
         epochs=0 if train.budget else train.epochs,
         ceiling=usual.train.epochs,
         members=train.members,
@@ -151,7 +150,7 @@ def _wish(recipe: Recipe, usual: Recipe) -> Wish:
 
 
 def _settled(recipe: Recipe, usual: Recipe, choice: Choice) -> Recipe:
-    if choice.preset == "fast" and recipe.experts == AUTO:
+    if choice.preset == "fast" and recipe.experts == OPEN_EXPERTS:
         fast = load_recipe("fast")
         encoder = replace(recipe.encoder, name=fast.encoder.name)
         return replace(usual, experts=fast.experts, encoder=encoder)
