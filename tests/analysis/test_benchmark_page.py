@@ -62,6 +62,21 @@ def page(tmp_path):
     return ResultsPage(rows, MANIFEST, out=tmp_path, metric="nDCG@5")
 
 
+def changed(found, *overrides):
+    return replace(found, contender=replace(found.contender, overrides=list(overrides)))
+
+
+def test_what_all_recipes_have_changed_is_said_once(tmp_path):
+    recipes = [row(tmp_path, name, 0.5, kind="recipe") for name in ("one", "two")]
+    alike = [changed(found, "train.epochs=4") for found in recipes]
+    page = ResultsPage([*alike, row(tmp_path, "peer", 0.1)], MANIFEST, out=tmp_path, metric="P@1")
+    assert [line[0] for line in page.grids()[0].rows] == ["one", "two", "peer <x>"]
+    assert "All recipes with train.epochs=4." in page.notes()
+    page = ResultsPage([alike[0], recipes[1]], MANIFEST, out=tmp_path, metric="P@1")
+    assert [line[0] for line in page.grids()[0].rows] == ["one <x>", "two <x>"]
+    assert not any("All recipes" in line for line in page.notes())
+
+
 def test_the_best_row_comes_first_and_is_compared_with(page):
     assert [found.contender.name for found in page.rows] == ["strong", "weak"]
     quality = page.grids()[0]

@@ -7,7 +7,7 @@ system is. `glocal benchmark --report-only` writes all three again from the rows
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -138,6 +138,20 @@ def check_metric(metric: str) -> None:
         )
 
 
+def _plain_titles(rows: Sequence[Row]) -> tuple[list[Row], Sequence[str]]:
+    """Settings changed in all recipes alike are said once and not in every row."""
+    changed = {tuple(row.contender.overrides) for row in rows if row.contender.kind == RECIPE}
+    if len(changed) != 1 or not any(changed):
+        return list(rows), ()
+    plain = [
+        replace(row, contender=replace(row.contender, title=row.contender.name))
+        if row.contender.kind == RECIPE
+        else row
+        for row in rows
+    ]
+    return plain, changed.pop()
+
+
 class ResultsPage:
     """The rows of a results folder, best first.
 
@@ -156,6 +170,7 @@ class ResultsPage:
     ) -> None:
         check_metric(metric)
         self.metric, self.manifest, self.out = metric, manifest, out
+        rows, self.changed = _plain_titles(rows)
         done = [row for row in rows if row.is_done]
         self.rows = sorted(done, key=lambda row: -(row.score(metric) or 0.0))
         self.failed = [row for row in rows if not row.is_done]
@@ -228,6 +243,8 @@ class ResultsPage:
             for split, found in self.manifest["splits"].items()
         ]
         lines = [f"Data: {', '.join(splits)}. Numbers are on test; weights are chosen on dev."]
+        if self.changed:
+            lines.append(f"All recipes with {', '.join(self.changed)}.")
         machines = dict.fromkeys(_written_machine(row.machine) for row in self.rows)
         if machines:
             lines.append(f"Measured on {'; '.join(machines)}.")

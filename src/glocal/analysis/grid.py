@@ -131,4 +131,4 @@ def _write(value: Cell, style: Style, decimals: int) -> str:
         return f"{100 * value:.{decimals}f}"
     if style == "points":
         return f"{100 * value:+.{decimals}f}"
-    return f"{value:.4g}"
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
