@@ -70,11 +70,9 @@ class Ablation:
 
     def main(self) -> Grid:
         """The scores; what failed or was not run is a row without them."""
-        parts = [Column("part", "text")] if self.table.parts else []
-        columns = [Column("variant", "text"), *parts, *map(Column, SHOWN)]
         grid = Grid(
             f"{self.table.title} ({self.data.split})",
-            [*columns, Column("train s", "number")],
+            [*self._columns(SHOWN), Column("train s", "number")],
             note=" ".join([self.note, *self._missing()]),
         )
         found = {outcome.name: outcome for outcome in self.outcomes}
@@ -86,6 +84,10 @@ class Ablation:
                 label = [part] if self.table.parts else []
                 grid.rows.append((variant.title, *label, *scores, seconds))
         return grid
+
+    def _columns(self, metrics: Sequence[str]) -> list[Column]:
+        parts = [Column("part", "text")] if self.table.parts else []
+        return [Column("variant", "text"), *parts, *map(Column, metrics)]
 
     def _parts(self, outcome: Outcome | None) -> list[str]:
         experts = outcome.parts if outcome is not None and self.table.parts else []
@@ -143,11 +145,11 @@ class Ablation:
 
     def _means(self) -> Iterator[Grid]:
         """By the mean of probabilities, unless that is a row of the main table or the same."""
-        weighed = [outcome for outcome in self.done if outcome.recipe.get("combine") != MEAN]
+        weighed = [outcome for outcome in self.done if outcome.recipe.get("combine") != "mean"]
         if self.table.parts or not any(MEAN in outcome.parts for outcome in weighed):
             return
         title = f"By the mean of the experts' probabilities ({self.data.split})"
-        grid = Grid(title, [Column("variant", "text"), *map(Column, SHOWN)])
+        grid = Grid(title, self._columns(SHOWN))
         for outcome in self.done:
             part = MEAN if outcome.parts else COMBINED  # one expert is its own mean
             grid.rows.append((outcome.title, *(outcome.score(name, part) for name in SHOWN)))
@@ -156,9 +158,7 @@ class Ablation:
     def _published(self) -> Iterator[Grid]:
         if not self.table.published:
             return
-        parts = [Column("part", "text")] if self.table.parts else []
-        columns = [Column("variant", "text"), *parts, *map(Column, _PUBLISHED)]
-        grid = Grid(f"As published: {self.table.published}", columns)
+        grid = Grid(f"As published: {self.table.published}", self._columns(_PUBLISHED))
         for variant in self.table.variants:
             for part, values in variant.published.items():
                 label = [part] if self.table.parts else []

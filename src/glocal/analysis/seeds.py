@@ -92,11 +92,9 @@ class SeededAblation(Ablation):
         several = [v for v in self.table.variants if len(self._finished(v)) > 1]
         if not several:
             return
-        parts = [Column("part", "text")] if self.table.parts else []
-        columns = [Column("variant", "text"), *parts, *map(Column, SHOWN)]
         grid = Grid(
             f"Standard deviation over the seeds ({self.data.split})",
-            [*columns, Column("seeds", "count")],
+            [*self._columns(SHOWN), Column("seeds", "count")],
         )
         for variant in several:
             found = self._finished(variant)

@@ -16,8 +16,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,17 +32,7 @@ if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
     from glocal.data.label_table import LabelTable
 
-__all__ = [
-    "DONE",
-    "FAILED",
-    "STARTED",
-    "Job",
-    "Outcome",
-    "Study",
-    "StudyData",
-    "StudyView",
-    "finished_elsewhere",
-]
+__all__ = ["DONE", "FAILED", "STARTED", "Job", "Outcome", "Study", "StudyData", "StudyView"]
 
 DONE, FAILED, STARTED = "done", "failed", "started"
 
@@ -284,6 +274,7 @@ class Study:
             Interrupted: The user stopped; what was finished is kept, the rest resumes.
         """
         from glocal.analysis.execute import run_jobs
+        from glocal.analysis.reuse import take_over
 
         view = view or StudyView()
         chosen = [job for name, job in self.jobs.items() if not names or name in names]
@@ -292,7 +283,7 @@ class Study:
             _forget(chosen)
         _check_earlier(chosen)
         if self.reuse:
-            view.on_taken_over(_take_over(chosen, self.reuse), len(chosen))
+            view.on_taken_over(take_over(chosen, self.reuse), len(chosen))
         run_jobs(chosen, parallel=parallel, view=view)
         return self.outcomes()
 
@@ -390,55 +381,6 @@ def _check_earlier(jobs: Sequence[Job]) -> None:
         )
     if problems:
         raise ConfigError(problems)
-
-
-def finished_elsewhere(folders: Sequence[Path]) -> dict[str, list[Outcome]]:
-    """What other studies have finished, by what it was trained on.
-
-    Raises:
-        ConfigError: For a folder that no study has finished anything in.
-    """
-    found: dict[str, list[Outcome]] = {}
-    empty = []
-    for folder in folders:
-        outcomes = list(_results_in(folder))
-        empty += [] if outcomes else [str(folder)]
-        for outcome in outcomes:
-            found.setdefault(outcome.trained_on, []).append(outcome)
-    if empty:
-        raise ConfigError(
-            f"--reuse {', '.join(empty)}: no finished results there; give the --out of a study"
-        )
-    return found
-
-
-def _results_in(folder: Path) -> Iterator[Outcome]:
-    for path in sorted(folder.rglob("results/*.json")):
-        with contextlib.suppress(DataError):  # of something else: folders hold many files
-            outcome = Outcome.load(path)
-            if outcome is not None and outcome.status == DONE:
-                yield outcome
-
-
-def _take_over(jobs: Sequence[Job], folders: Sequence[Path]) -> int:
-    """Copy results that other studies have of the same settings and texts; gives how many."""
-    others = finished_elsewhere(folders)
-    taken = 0
-    for job in jobs:
-        now = job.blank(DONE)
-        earlier = Outcome.load(job.result_path)
-        if earlier is not None and earlier.status == DONE and earlier.is_of(now):
-            continue
-        # A study that measured the experts' divergence has all that one without it needs.
-        measured = {now.measured_on, replace(job, divergence=True).blank(DONE).measured_on}
-        same = [o for o in others.get(now.trained_on, ()) if o.measured_on in measured]
-        if same:
-            outcome = max(same, key=lambda o: len(o.parts))
-            replace(
-                now, seconds=outcome.seconds, report=outcome.report, divergence=outcome.divergence
-            ).save(job.result_path)
-            taken += 1
-    return taken
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:

@@ -159,7 +159,7 @@ def ablate(
 
 def check_reuse(folders: Sequence[Path], *, overwrite: bool) -> None:
     """Refuse folders without results, before texts are read, and what `--overwrite` contradicts."""
-    from glocal.analysis.study import finished_elsewhere
+    from glocal.analysis.reuse import finished_elsewhere
     from glocal.errors import ConfigError
 
     if folders and overwrite:

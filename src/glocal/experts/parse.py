@@ -26,7 +26,10 @@ _NAMED: dict[str, Callable[[int], int]] = {
     "middle": lambda n: n // 2,
     "first": lambda n: min(1, n),
 }
-_PATTERN = re.compile(r"(?P<kind>[DAR])-(?:(?P<one>\w+)|\((?P<many>\w+(?:\+\w+)+)\))")
+_LAYER = rf"(?:\d+|{'|'.join(_NAMED)})"
+_PATTERN = re.compile(
+    rf"(?P<kind>[DAR])-(?:(?P<one>{_LAYER})|\((?P<many>{_LAYER}(?:\+{_LAYER})+)\))"
+)
 
 
 @dataclass(frozen=True)
@@ -67,16 +70,13 @@ def _problems(names: Sequence[str]) -> list[str]:
     """What is wrong with the names by themselves."""
     problems = [] if names else ["'experts' is empty; name at least one, such as D-last"]
     for name in names:
-        if name in {TEACHER, SPARSE_EXPERT}:
-            continue
         match = _PATTERN.fullmatch(name)
-        words = [] if match is None else _words(match)
-        if not words or not all(word.isdigit() or word in _NAMED for word in words):
+        if match is None and name not in {TEACHER, SPARSE_EXPERT}:
             problems.append(
                 f"expert '{name}' is not of the form D-n, A-n, R-n, D-(m+n), T or S, n a layer, "
                 "`middle` or `last`"
             )
-        elif match is not None and match["kind"] != "D" and len(words) > 1:
+        elif match is not None and match["many"] and match["kind"] != "D":
             problems.append(f"expert '{name}': only document experts concatenate layers")
     for name in {n for n in names if list(names).count(n) > 1}:
         problems.append(f"expert '{name}' is listed more than once")
@@ -88,15 +88,11 @@ def _parse(name: str, n_layers: int, problems: list[str]) -> ExpertSpec | None:
     if name in {TEACHER, SPARSE_EXPERT}:
         return ExpertSpec(name, name, ())
     match = _PATTERN.fullmatch(name)
-    if match is None or not all(word.isdigit() or word in _NAMED for word in _words(match)):
+    if match is None:
         return None
-    layers = tuple(_layer(word, n_layers, name, problems) for word in _words(match))
+    words = (match["many"] or match["one"]).split("+")
+    layers = tuple(_layer(word, n_layers, name, problems) for word in words)
     return ExpertSpec(name, match["kind"], layers)
-
-
-def _words(match: re.Match[str]) -> list[str]:
-    text: str = match["many"] or match["one"]
-    return text.split("+")
 
 
 def _layer(word: str, n_layers: int, name: str, problems: list[str]) -> int:
