@@ -118,6 +118,11 @@ def test_xmc_text_round_trip(tmp_path, name, rows):
     check_round_trip(tmp_path, name, write_xmc, rows)
 
 
+@pytest.mark.parametrize("text", ["{", "PAR1", "2 3 4"])
+def test_a_text_beside_its_labels_may_look_like_another_format(tmp_path, text):
+    check_round_trip(tmp_path, "train_texts.txt", write_xmc, [(text, ["a"])])
+
+
 @round_trip
 @given(rows=rows_of(TEXT))
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet"])

@@ -77,12 +77,13 @@ def _detect(source: Source, head: bytes, options: ReadOptions) -> str:
     ending = name[name.rfind(".") :] if "." in name else ""
     if ending in BY_ENDING:
         return BY_ENDING[ending]
+    # Before the content is looked at: a text may begin with anything.
+    if options.labels_path is not None or (not source.is_stdin and labels_file_of(source.path)):
+        return "xmc-text"
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return "jsonl"
-    if options.labels_path is not None or (not source.is_stdin and labels_file_of(source.path)):
-        return "xmc-text"
     if is_sparse_header(head):
         return "xmc-sparse"
     return _detect_lines(head, options)
