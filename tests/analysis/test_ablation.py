@@ -28,7 +28,7 @@ def test_main_table(result):
     assert "candidates auto" in grid.note
 
 
-def test_the_mean_of_probabilities_has_a_table_of_its_own():
+def test_the_mean_of_probabilities_has_a_table_and_dots_of_its_own(tmp_path):
     outcomes = [
         random_outcome("one", "one expert", 1),
         random_outcome("two", "two experts", 2, ["D-last", "A-1", "mean"]),
@@ -38,6 +38,8 @@ def test_the_mean_of_probabilities_has_a_table_of_its_own():
     one, two = grid.rows
     assert one[1] == outcomes[0].score("P@1")  # one expert is its own mean
     assert two[1] == outcomes[1].score("P@1", "mean") != outcomes[1].score("P@1")
+    result.write(tmp_path)
+    assert ">mean</text>" in (tmp_path / "small.svg").read_text(encoding="utf-8")
 
 
 def test_what_failed_or_was_not_run_is_a_row_without_numbers():
@@ -108,4 +110,4 @@ def test_experts_have_rows_of_their_own_where_the_table_says_so(tmp_path):
     paths = result.write(tmp_path)
     assert {path.suffix for path in paths} == {".md", ".csv", ".json", ".png", ".svg"}
     svg = (tmp_path / "glocalxml-table4.svg").read_text(encoding="utf-8")
-    assert svg.count("<svg") == 1
+    assert all(f">{part}</text>" in svg for part in ("D-last", "A-1", "combined"))

@@ -71,10 +71,13 @@ def test_files(tmp_path, second_expert):
 
 
 def test_a_sweep_combined_by_the_mean_has_no_second_mean(tmp_path):
+    result, _ = sweep(second_expert=False)
+    result.write(tmp_path)
+    assert ">mean</text>" in (tmp_path / "layers-scores.svg").read_text(encoding="utf-8")
     result, _ = sweep(second_expert=False, mean=())  # from before it was measured
     assert all(point.mean is None for point in result.points)
     result.write(tmp_path)
-    assert ">mean<" not in (tmp_path / "layers-scores.svg").read_text(encoding="utf-8")
+    assert ">mean</text>" not in (tmp_path / "layers-scores.svg").read_text(encoding="utf-8")
     text = (tmp_path / "layers.csv").read_text(encoding="utf-8")
     assert text.startswith("expert,P@5 global,P@5 local,P@5 combined,P@5 mean,")
 

@@ -43,6 +43,28 @@ def test_the_same_numbers_give_the_same_file(tmp_path):
     assert first == second
 
 
+def test_letters_stay_letters_and_one_legend_names_every_series(tmp_path):
+    for kind in ("lines", "dots", "bars"):
+        text = draw(kind, tmp_path / kind)[1].read_text(encoding="utf-8")
+        assert all(text.count(f">{name}</text>") == 1 for name in ("first", "second", "only"))
+        assert ">P@1</text>" in text
+
+
+def test_no_legend_where_every_panel_has_one_line(tmp_path):
+    panels = [Panel("P@1", {"gain": [1.0, 2.0]}), Panel("P@5", {"divergence": [3.0, 4.0]})]
+    paths = line_plot(tmp_path / "plot", panels, x=[0, 1], x_label="layer", title="Title")
+    text = paths[1].read_text(encoding="utf-8")
+    assert ">gain</text>" not in text
+    assert ">divergence</text>" not in text
+
+
+@pytest.mark.parametrize(("low", "logarithmic"), [(0.01, True), (0.0, False)])
+def test_logarithmic_scale_where_all_values_are_above_zero(tmp_path, low, logarithmic):
+    panel = Panel("KL", {"a": [10.0, None, low], "b": [1.0, 2.0, 3.0]}, log=True)
+    paths = line_plot(tmp_path / "plot", [panel], x=[0, 1, 2], x_label="layer", title="Title")
+    assert ("\\mathdefault" in paths[1].read_text(encoding="utf-8")) == logarithmic
+
+
 def test_matplotlib_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'glocal\[plots\]'"):

@@ -143,10 +143,14 @@ class Ablation:
         macro = outcome.report["macro"][part][_K]
         return [macro[band][group][key] for band in self._band_names() for key in _MACRO.values()]
 
+    def _has_means(self) -> bool:
+        """Whether some variant's experts are weighed, so that their mean is something else."""
+        weighed = [outcome for outcome in self.done if outcome.recipe.get("combine") != "mean"]
+        return any(MEAN in outcome.parts for outcome in weighed)
+
     def _means(self) -> Iterator[Grid]:
         """By the mean of probabilities, unless that is a row of the main table or the same."""
-        weighed = [outcome for outcome in self.done if outcome.recipe.get("combine") != "mean"]
-        if self.table.parts or not any(MEAN in outcome.parts for outcome in weighed):
+        if self.table.parts or not self._has_means():
             return
         title = f"By the mean of the experts' probabilities ({self.data.split})"
         grid = Grid(title, self._columns(SHOWN))
@@ -225,11 +229,14 @@ class Ablation:
 
     def _plot(self, stem: Path) -> list[Path]:
         experts = dict.fromkeys(part for outcome in self.done for part in outcome.parts)
-        parts = [*(experts if self.table.parts else ()), COMBINED]
+        beside = list(experts) if self.table.parts else [MEAN] if self._has_means() else []
         panels = [
             Panel(
                 f"{metric} ({self.data.split})",
-                {part: [_percent(o.score(metric, part)) for o in self.done] for part in parts},
+                {
+                    part: [_percent(o.score(metric, part)) for o in self.done]
+                    for part in [*beside, COMBINED]
+                },
             )
             for metric in _PLOTTED
         ]

@@ -214,7 +214,7 @@ class LayerSweep:
         layers = sorted({point.layer for point in self.points})
         panels = [
             Panel(f"{_METRIC} of both ({self.data.split})", self._by_kind("combined", 100, layers)),
-            Panel("KL on gold labels", self._by_kind("gold_kl", 1, layers)),
+            Panel("KL on gold labels", self._by_kind("gold_kl", 1, layers), log=True),
         ]
         if self._mean_line():
             title = f"{_METRIC} of their mean ({self.data.split})"

@@ -31,10 +31,17 @@ Theme = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: what is measured, and a line of values for each series."""
+    """One pair of axes.
+
+    Attributes:
+        label: What is measured.
+        series: A line of values for each name.
+        log: Whether lines are drawn over a logarithmic scale, where all values are above 0.
+    """
 
     label: str
     series: Series
+    log: bool = False
 
 
 def check_plots() -> None:
@@ -60,10 +67,13 @@ def line_plot(
                 axis.plot(x, _gaps(values), label=name, markersize=5, **_line(theme, number))
             axis.set_ylabel(panel.label)
             axis.grid(True, color=theme["soft"], linewidth=0.6)
-            if len(panel.series) > 1:
-                _legend(axis, theme)
+            if panel.log and _all_positive(panel):
+                axis.set_yscale("log")
         axes[-1].set_xlabel(x_label)
         axes[-1].set_xticks(list(x))
+        figure.align_ylabels(axes)
+        if any(len(panel.series) > 1 for panel in panels):
+            _legend(figure, axes, theme, "top")
 
     return _save(stem, draw, size=(6.4, 1.4 + 2.6 * len(panels)), title=title, note=note)
 
@@ -71,7 +81,7 @@ def line_plot(
 def dot_plot(
     stem: Path, panels: Sequence[Panel], *, rows: Sequence[str], title: str, note: str = ""
 ) -> list[Path]:
-    """A row for each variant and a panel for each metric, side by side; values beside the dots."""
+    """A row for each variant, a panel for each metric; the last series has its values beside."""
 
     def draw(figure: Any, theme: Theme) -> None:
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
@@ -79,17 +89,13 @@ def dot_plot(
             for number, (name, values) in enumerate(panel.series.items()):
                 style = {**_line(theme, number), "linestyle": "none"}
                 axis.plot(_gaps(values), range(len(rows)), label=name, markersize=6, **style)
-                if len(panel.series) == 1:
-                    _annotate(axis, values, theme)
+            _annotate(axis, values, theme)
             axis.set_xlabel(panel.label)
             axis.grid(True, axis="y", color=theme["soft"], linewidth=0.6)
             axis.margins(x=0.25, y=0.6 / max(1, len(rows)))
         axes[0].set_yticks(range(len(rows)), rows)
         axes[0].invert_yaxis()
-        if len(panels[0].series) > 1:
-            handles, labels = axes[0].get_legend_handles_labels()
-            figure.legend(handles, labels, loc="outside upper right", frameon=False,
-                          ncols=len(labels), labelcolor=theme["ink"])  # fmt: skip
+        _legend(figure, axes, theme, "upper right")
 
     return _save(
         stem,
@@ -121,10 +127,7 @@ def bar_plot(
             axis.set_axisbelow(True)
             axis.margins(y=0.12)
         axes[0].set_ylabel("per cent")
-        if len(panels[0].series) > 1:
-            handles, labels = axes[0].get_legend_handles_labels()
-            figure.legend(handles, labels, loc="outside lower center", frameon=False,
-                          ncols=2, labelcolor=theme["ink"])  # fmt: skip
+        _legend(figure, axes, theme, "lower center")
 
     size = (1.0 + 3.1 * len(panels), 4.4)
     return _save(stem, draw, size=size, title=title, note=note)
@@ -143,8 +146,29 @@ def _line(theme: Theme, number: int) -> dict[str, Any]:
     return {"color": _colour(theme, number), "marker": marker, "linewidth": 1.6}
 
 
-def _legend(axis: Any, theme: Theme) -> None:
-    axis.legend(frameon=False, labelcolor=theme["ink"], fontsize=8)
+def _legend(figure: Any, axes: Sequence[Any], theme: Theme, place: str) -> None:
+    """One for all panels, outside of them; none where there is nothing to tell apart.
+
+    `top` is above the first panel and below the title, for a panel as wide as the figure.
+    """
+    drawn: dict[str, Any] = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        drawn |= dict(zip(labels, handles, strict=True))
+    if len(drawn) < 2:
+        return
+    columns = max(1, int(figure.get_figwidth() * 14) // (6 + max(map(len, drawn))))
+    style = {"frameon": False, "fontsize": 8, "ncols": min(columns, len(drawn)),
+             "labelcolor": theme["ink"]}  # fmt: skip
+    if place == "top":
+        above = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+        axes[0].legend(drawn.values(), drawn, **above, **style)
+    else:
+        figure.legend(drawn.values(), drawn, loc=f"outside {place}", **style)
+
+
+def _all_positive(panel: Panel) -> bool:
+    return all(v is None or v > 0 for values in panel.series.values() for v in values)
 
 
 def _annotate(axis: Any, values: Sequence[float | None], theme: Theme) -> None:
@@ -212,4 +236,5 @@ def _rc(theme: Theme) -> dict[str, Any]:
         "axes.spines.right": False,
         "font.size": 9,
         "svg.hashsalt": "glocal",
+        "svg.fonttype": "none",  # letters stay letters: small files, and text that can be searched
     }
