@@ -61,7 +61,7 @@ def test_clusters_are_an_expert_of_the_mixture(mode, more):
     loss.backward()
     assert loss.isfinite()
     assert all(p.grad is not None for p in system.experts.parameters())
-    found = system.eval().topk(batch(), 13, per_expert=True)
+    found = system.eval().topk(batch(), 13, parts=system.expert_names)
     document, local, both = (
         torch.zeros(3, 13).scatter_(1, found[n].indices.clamp(min=0), found[n].scores)
         for n in ("D-last", "A-1", COMBINED)

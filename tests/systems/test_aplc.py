@@ -179,7 +179,7 @@ def gold_matrix():
 def test_candidates_get_the_scores_of_a_full_search():
     system = build("aplc.partition=[0.4, 0.3, 0.3]").eval()
     batch = batch_of()
-    full = system.topk(batch, len(COUNTS), per_expert=True)
+    full = system.topk(batch, len(COUNTS), parts=system.expert_names)
     assert set(full) == {COMBINED, "D-last"}
     candidates = torch.tensor([[3, 8, 12, -1], [4, 5, 1, 0], [-1, -1, 2, 7]])
     found = system.topk(batch, 4, candidates=candidates)[COMBINED]

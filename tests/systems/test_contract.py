@@ -182,12 +182,12 @@ def test_save_and_load_give_equal_predictions(case, tmp_path):
     parts = (built.system, built.system.recipe, built.labels, built.tokenizer)
     model = StoredModel(*parts, 1.5, companions=Companions(built.teaching))
     save_model(tmp_path / "model", model)
-    before = built.scores(k=5, per_expert=True)
+    before = built.scores(k=5, parts=built.system.expert_names)
     loaded = load_model(tmp_path / "model")
     built.system, built.tokenizer = loaded.system, loaded.tokenizer
     if loaded.companions is not None:
         built.extra = loaded.companions.rows_of(built.corpus.texts())
-    after = built.scores(k=5, per_expert=True)
+    after = built.scores(k=5, parts=built.system.expert_names)
     assert before.keys() == after.keys() == {COMBINED, *loaded.system.expert_names}
     for name in before:
         np.testing.assert_array_equal(after[name].indices, before[name].indices)
@@ -232,7 +232,7 @@ def test_labels_that_are_not_allowed_never_come_out(case):
     n_labels = built.system.n_labels
     allowed = np.zeros(n_labels, dtype=bool)
     allowed[[1, 4, 6]] = True
-    found = built.scores(k=5, allowed=allowed, per_expert=True)
+    found = built.scores(k=5, allowed=allowed, parts=built.system.expert_names)
     full = by_label(built.scores()[COMBINED], n_labels)
     for predictions in found.values():
         assert (np.sort(predictions.indices[:, :3]) == [1, 4, 6]).all()
@@ -245,7 +245,7 @@ def test_experts_are_reported_apart_when_asked_for(case):
     built = Built(case)
     n_labels = built.system.n_labels
     assert set(built.scores(k=3)) == {COMBINED}
-    found = built.scores(per_expert=True)
+    found = built.scores(parts=built.system.expert_names)
     assert list(found) == [COMBINED, *built.system.expert_names]
     if isinstance(built.system, ExpertMixture):
         parts = [by_label(found[name], n_labels) for name in built.system.expert_names]

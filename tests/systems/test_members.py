@@ -54,7 +54,7 @@ def test_scores_are_those_of_the_mean_log_odds(overrides):
     ensemble, tokenizer = ensemble_of(3, *overrides)
     batch = batch_of(tokenizer)
     logits = mean_logits(ensemble, batch)
-    found = ensemble.topk(batch, len(LABELS), per_expert=True)
+    found = ensemble.topk(batch, len(LABELS), parts=ensemble.expert_names)
     expected = {name: torch.sigmoid(z) for name, z in logits.items()}
     rarity = -0.4 * torch.from_numpy(LABELS.counts).log()
     expected[COMBINED] = torch.sigmoid(0.8 * logits["D-last"] + 0.3 * logits["A-1"] + rarity - 0.5)
@@ -147,7 +147,9 @@ def test_loading_gives_the_same_predictions(folder):
     after = load_model(folder)
     batch = batch_of(tokenizer)
     assert after.recipe.train.members == 2
-    old, new = (system.topk(batch, 5, per_expert=True) for system in (before, after.system))
+    old, new = (
+        system.topk(batch, 5, parts=system.expert_names) for system in (before, after.system)
+    )
     assert old.keys() == new.keys()
     for name in old:
         assert torch.equal(old[name].indices, new[name].indices)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glocal.data.batches import collate
-from glocal.systems.base import COMBINED, LabelStatistics
+from glocal.systems.base import COMBINED, MEAN, LabelStatistics
 from glocal.systems.combination import Combination
 from glocal.systems.registry import build_system
 from tests.tiny import tiny_recipe
@@ -79,12 +79,24 @@ def test_candidates_are_scored_as_among_all_labels(way):
 
 def test_experts_by_themselves_know_nothing_of_the_frequency():
     system, batch = build(*WAYS["full"])
-    before = system.topk(batch, 10, per_expert=True)
+    before = system.topk(batch, 10, parts=system.expert_names)
     system.combination = COMBINATION
-    after = system.topk(batch, 10, per_expert=True)
+    after = system.topk(batch, 10, parts=system.expert_names)
     for name in system.expert_names:
         assert torch.equal(before[name].indices, after[name].indices)
         assert torch.equal(before[name].scores, after[name].scores)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_mean_of_probabilities_beside_what_the_weights_say(way):
+    system, batch = build(*WAYS[way])
+    plain = system.topk(batch, 10)[COMBINED]
+    system.combination = COMBINATION
+    found = system.topk(batch, 10, parts=[MEAN])
+    assert list(found) == [COMBINED, MEAN]
+    assert torch.equal(found[MEAN].indices, plain.indices)
+    assert torch.equal(found[MEAN].scores, plain.scores)
+    assert not torch.equal(found[COMBINED].scores, plain.scores)
 
 
 @pytest.mark.gpu

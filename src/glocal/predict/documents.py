@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -32,12 +32,12 @@ def score_documents(
     positions: np.ndarray | None = None,
     candidates: np.ndarray | None = None,
     allowed: np.ndarray | None = None,
-    per_expert: bool = False,
+    parts: Sequence[str] = (),
     extra: Mapping[str, np.ndarray] | None = None,
     autocast: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Predictions]:
-    """The best k labels of each document, under `combined` and, if asked, each expert's name.
+    """The best k labels of each document, under `combined` and, if asked, the names of parts.
 
     Args:
         system: Already on its device.
@@ -48,7 +48,7 @@ def score_documents(
         positions: Which documents, in this order; by default all.
         candidates: (documents of `tokens`, m) label ids to score, −1 for none.
         allowed: (L,) bool, labels that may be predicted.
-        per_expert: Also each expert's own.
+        parts: Also of these, experts or the `mean` of them.
         extra: What else the system reads, a row for each document of `tokens`.
         autocast: Context of the computation.
         progress: Called with (done, total).
@@ -58,7 +58,7 @@ def score_documents(
     wanted = np.arange(len(tokens)) if positions is None else positions
     k = min(k, system.n_labels) if candidates is None else min(k, candidates.shape[1])
     permitted = None if allowed is None else torch.from_numpy(allowed).to(device)
-    names = [COMBINED, *(system.expert_names if per_expert else [])]
+    names = [COMBINED, *parts]
     indices = {n: np.full((len(wanted), k), -1, dtype=np.int64) for n in names}
     scores = {n: np.zeros((len(wanted), k), dtype=np.float32) for n in names}
     was_training, done = system.training, 0
@@ -75,9 +75,7 @@ def score_documents(
         ).to(device)
         given = None if candidates is None else torch.from_numpy(candidates[chosen]).to(device)
         with torch.inference_mode(), autocast():
-            found = system.topk(
-                batch, k, candidates=given, allowed=permitted, per_expert=per_expert
-            )
+            found = system.topk(batch, k, candidates=given, allowed=permitted, parts=parts)
         for name in names:
             width = found[name].indices.shape[1]
             indices[name][places, :width] = found[name].indices.cpu().numpy()

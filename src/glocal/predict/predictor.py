@@ -25,7 +25,6 @@ from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import Span, TagExplanation, attention_spans, weighed_spans
 from glocal.predict.predictions import Predictions
 from glocal.systems.base import COMBINED, MEAN
-from glocal.systems.combination import Combination
 from glocal.systems.companions import Companions
 from glocal.systems.store import StoredModel, load_model
 
@@ -124,7 +123,8 @@ class Predictor:
         tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
         allowed = self._allowed(only, exclude)
         extra = self.companions.rows_of(texts, allowed=allowed)
-        return self._score(tokens, extra, k, candidates, per_expert, allowed, calibrated, progress)
+        parts = self.expert_names if per_expert else ()
+        return self._score(tokens, extra, k, candidates, parts, allowed, calibrated, progress)
 
     def predict_corpus(
         self,
@@ -139,10 +139,14 @@ class Predictor:
         progress: Callable[[int, int], None] | None = None,
     ) -> dict[str, Predictions]:
         """Like `predict`, with the tokens cached on disk."""
-        tokens = tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.tokens_read)
+        tokens = self._tokens(corpus)
         allowed = self._allowed(only, exclude)
         extra = self.companions.rows(corpus, allowed=allowed)
-        return self._score(tokens, extra, k, candidates, per_expert, allowed, calibrated, progress)
+        parts = self.expert_names if per_expert else ()
+        return self._score(tokens, extra, k, candidates, parts, allowed, calibrated, progress)
+
+    def _tokens(self, corpus: Corpus) -> TokenStore:
+        return tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.tokens_read)
 
     def extra(self, corpus: Corpus) -> dict[str, np.ndarray]:
         """What the system reads of each text besides its tokens, cached on disk."""
@@ -154,7 +158,7 @@ class Predictor:
         extra: Mapping[str, np.ndarray],
         k: int,
         candidates: np.ndarray | None,
-        per_expert: bool,
+        parts: Sequence[str],
         allowed: np.ndarray | None,
         calibrated: bool,
         progress: Callable[[int, int], None] | None,
@@ -171,7 +175,7 @@ class Predictor:
             batch_size=self.batch_size,
             candidates=candidates,
             allowed=allowed,
-            per_expert=per_expert,
+            parts=parts,
             extra=extra,
             autocast=self._autocast,
             progress=progress,
@@ -246,23 +250,21 @@ class Predictor:
         progress: Callable[[int, int], None] | None = None,
     ) -> dict[str, Predictions]:
         """As many labels per text as `report` looks at, of the combination and each expert."""
-        several = len(self.expert_names) > 1
+        parts = self.expert_names if len(self.expert_names) > 1 else []
+        if plain_mean and parts:
+            parts = [*parts, MEAN]
         width = min(max(_EVALUATED, *ks), len(self.labels))
-        found = self.predict_corpus(corpus, k=width, per_expert=several, progress=progress)
-        if plain_mean and several:
-            found[MEAN] = self._by_mean(corpus, width, progress)[COMBINED]
-        return found
-
-    def _by_mean(
-        self, corpus: Corpus, k: int, progress: Callable[[int, int], None] | None
-    ) -> dict[str, Predictions]:
-        """As if no weights had been learnt."""
-        learnt = self.system.combination
-        self.system.combination = Combination()
-        try:
-            return self.predict_corpus(corpus, k=k, calibrated=False, progress=progress)
-        finally:
-            self.system.combination = learnt
+        extra = self.companions.rows(corpus)
+        return self._score(
+            self._tokens(corpus),
+            extra,
+            width,
+            None,
+            parts,
+            None,
+            calibrated=True,
+            progress=progress,
+        )
 
     def report(
         self,

@@ -136,7 +136,7 @@ class APLCXLNet(System):
         *,
         candidates: Tensor | None = None,
         allowed: Tensor | None = None,
-        per_expert: bool = False,
+        parts: Sequence[str] = (),
     ) -> dict[str, TopK]:
         """The best labels by Eq. 2; head and tail probabilities are compared directly."""
         document = self.document(batch)
@@ -148,7 +148,7 @@ class APLCXLNet(System):
             else:
                 scores = self.head.probabilities(document, candidates.clamp(min=0))
                 found = topk_of(scores, candidates, k, allowed)
-        return dict.fromkeys([COMBINED, *(self.expert_names if per_expert else [])], found)
+        return dict.fromkeys([COMBINED, *parts], found)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """The three parts of 4.1."""

@@ -79,7 +79,7 @@ class Ranker(nn.Module, ABC):
         *,
         candidates: Tensor | None = None,
         allowed: Tensor | None = None,
-        per_expert: bool = False,
+        parts: Sequence[str] = (),
     ) -> dict[str, TopK]:
         """The best labels of each document by probability, under the key `combined`.
 
@@ -88,7 +88,8 @@ class Ranker(nn.Module, ABC):
             k: How many labels.
             candidates: (B, M) label ids to score, −1 for none; by default every label.
             allowed: (L,) bool, labels that may be predicted.
-            per_expert: Also give each expert's own best labels, under its name.
+            parts: Also give the best labels of these, under their names: of experts by themselves,
+                or of the `mean` of all experts' probabilities.
         """
 
 

@@ -9,13 +9,15 @@ One mixture of experts ranks this way (`mixture.py`), and so do several together
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from glocal.data.batches import Batch
-from glocal.systems.base import COMBINED, Ranker
+from glocal.systems.base import COMBINED, MEAN, Ranker
+from glocal.systems.combination import Combination
 from glocal.systems.topk import RunningTopK, TopK, topk_of
 
 __all__ = ["ExpertRanker", "each_once"]
@@ -54,36 +56,41 @@ class ExpertRanker(Ranker):
         *,
         candidates: Tensor | None = None,
         allowed: Tensor | None = None,
-        per_expert: bool = False,
+        parts: Sequence[str] = (),
     ) -> dict[str, TopK]:
         """By the mean of the experts' probabilities (GlocalXML Eq. 7), or as `combination` says."""
         states = self.prepare(batch)
-        names = [COMBINED, *(self.expert_names if per_expert else [])]
         if candidates is None:
             candidates = self.shortlist(batch, states, k, allowed)
         if candidates is None:
-            return self._topk_of_all(batch, states, k, allowed, names)
-        scores = self._probabilities(states, candidates.clamp(min=0))
-        return {name: topk_of(scores[name], candidates, k, allowed) for name in names}
+            return self._topk_of_all(batch, states, k, allowed, parts)
+        scores = self._probabilities(states, candidates.clamp(min=0), parts)
+        return {name: topk_of(of, candidates, k, allowed) for name, of in scores.items()}
 
     def _topk_of_all(
-        self, batch: Batch, states: Any, k: int, allowed: Tensor | None, names: list[str]
+        self, batch: Batch, states: Any, k: int, allowed: Tensor | None, parts: Sequence[str]
     ) -> dict[str, TopK]:
         device = batch.input_ids.device
-        running = {name: RunningTopK(k) for name in names}
+        running = {name: RunningTopK(k) for name in (COMBINED, *parts)}
         for chunk in self.chunks(len(batch), device):
             labels = torch.arange(chunk.start, chunk.stop, device=device)
-            scores = self._probabilities(states, chunk)
-            for name, best in running.items():
-                best.update(scores[name], labels, allowed)
+            for name, scores in self._probabilities(states, chunk, parts).items():
+                running[name].update(scores, labels, allowed)
         return {name: best.result() for name, best in running.items()}
 
-    def _probabilities(self, states: Any, labels: slice | Tensor) -> dict[str, Tensor]:
-        """Each expert's probabilities and what they come to together."""
+    def _probabilities(
+        self, states: Any, labels: slice | Tensor, parts: Sequence[str]
+    ) -> dict[str, Tensor]:
+        """What the experts' probabilities come to together, and those of the parts asked for."""
         logits = self.expert_logits(states, labels)
-        scores = {name: torch.sigmoid(z) for name, z in logits.items()}
-        counts = self.counts[labels]
-        scores[COMBINED] = self.combination(list(logits), list(logits.values()), counts)
+
+        def combined(how: Combination) -> Tensor:
+            return how(list(logits), list(logits.values()), self.counts[labels])
+
+        scores = {COMBINED: combined(self.combination)}
+        for part in parts:
+            is_mean = part == MEAN
+            scores[part] = combined(Combination()) if is_mean else torch.sigmoid(logits[part])
         return scores
 
 

@@ -64,7 +64,7 @@ class DevEvaluator:
     ) -> dict[str, Predictions]:
         """Top labels of every dev document, the same in every process; `exact` in fp32."""
         engine = self.engine
-        per_expert = len(self.system.expert_names) > 1
+        experts = self.system.expert_names
         mine = np.arange(engine.rank, len(self.tokens), engine.world)
         found = score_documents(
             self.system,
@@ -74,7 +74,7 @@ class DevEvaluator:
             candidates=candidates,
             batch_size=2 * self.recipe.train.batch_size,
             positions=mine,
-            per_expert=per_expert,
+            parts=experts if len(experts) > 1 else (),
             extra=self.extra,
             autocast=contextlib.nullcontext if exact else engine.autocast,
         )

@@ -121,7 +121,8 @@ class _Trial:
 
         def predict(batch: Batch) -> None:
             with self.engine.autocast():
-                self.system.topk(batch, min(20, self.system.n_labels), per_expert=True)
+                experts = self.system.expert_names
+                self.system.topk(batch, min(20, self.system.n_labels), parts=experts)
 
         return self._time(predict, batch) / len(batch)
 
