@@ -151,6 +151,10 @@ class LayerSweep:
             grid.rows.append((expert, *values))
         return grid
 
+    def short_grids(self) -> list[Grid]:
+        """What fits a terminal."""
+        return [self.grid(short=True)]
+
     def write(self, out: Path, *, plots: bool = True) -> list[Path]:
         """Write Markdown, CSV, JSON and plots into a folder; gives their paths."""
         stem, grid = out / self.table.name, self.grid()

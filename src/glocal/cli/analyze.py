@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli import console
-from glocal.cli.ablate import (
+from glocal.cli.analyze_heads import heads
+from glocal.cli.corpora import read_file
+from glocal.cli.options import (
+    AsJson,
+    BatchSize,
+    Device,
+    Override,
+    Reading,
+    check_folder,
+    reads_files,
+    split_models_and_file,
+)
+from glocal.cli.studies import (
     Dev,
     Out,
     Overwrite,
@@ -22,19 +34,7 @@ from glocal.cli.ablate import (
     check_reuse,
     finish,
     read_study_data,
-    study_view,
-)
-from glocal.cli.analyze_heads import heads
-from glocal.cli.corpora import read_file
-from glocal.cli.options import (
-    AsJson,
-    BatchSize,
-    Device,
-    Override,
-    Reading,
-    check_folder,
-    reads_files,
-    split_models_and_file,
+    run_study,
 )
 from glocal.errors import ConfigError
 
@@ -113,18 +113,16 @@ def layers(
         batch_size=batch_size,
         reuse=reuse or (),
     )
-    try:
-        study.run(chosen, parallel=parallel, overwrite=overwrite, view=study_view())
-    finally:
-        # Whatever happens to the rest, table and plots show what is finished.
-        outcomes = study.outcomes()
-        result = LayerSweep(table, recipes, data, outcomes)
-        paths = result.write(out, plots=plots) if outcomes else []
-    if as_json:
-        typer.echo(json.dumps(result.to_dict(), indent=2))
-    else:
-        console.stdout().print(result.grid(short=True).rich())
-    finish(paths, outcomes)
+    run_study(
+        study,
+        chosen,
+        lambda outcomes: LayerSweep(table, recipes, data, outcomes),
+        out=out,
+        parallel=parallel,
+        overwrite=overwrite,
+        plots=plots,
+        as_json=as_json,
+    )
 
 
 @app.command()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli import console
-from glocal.cli.ablate import read_study_data
 from glocal.cli.options import AsJson, Reading, check_folder, reads_files
+from glocal.cli.studies import read_study_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

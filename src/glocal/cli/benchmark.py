@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli import console
-from glocal.cli.ablate import read_study_data
 from glocal.cli.baseline import Seed, Threads, benchmark_view
 from glocal.cli.options import (
     AsJson,
@@ -21,6 +20,7 @@ from glocal.cli.options import (
     check_folder,
     reads_files,
 )
+from glocal.cli.studies import read_study_data
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
