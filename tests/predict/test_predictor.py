@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, DataError
 from glocal.labels.space import LabelSpace
 from glocal.predict.predictor import Predictor
 from glocal.systems.base import COMBINED, MEAN
@@ -193,6 +193,14 @@ def test_bf16_is_close_to_fp32():
     exact = predictor_of().predict(TEXTS, k=15)[COMBINED]
     fast = predictor_of(precision="bf16").predict(TEXTS, k=15)[COMBINED]
     np.testing.assert_allclose(dense(fast, 15), dense(exact, 15), atol=0.05)
+
+
+def test_a_lone_surrogate_is_refused(predictor):
+    texts = ["a red dog", "an owl — \udcff"]
+    with pytest.raises(DataError, match=r"text 2: 'an owl — \\udcff' is not valid Unicode"):
+        predictor.predict(texts)
+    with pytest.raises(DataError, match="remove the lone surrogate"):
+        predictor.explain(texts[1], k=2)
 
 
 @pytest.mark.parametrize("device", ["tpu9", "gpu"])

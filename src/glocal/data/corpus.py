@@ -28,7 +28,7 @@ import pyarrow as pa
 from glocal.data.cache import cache_dir, cache_error
 from glocal.errors import DataError
 
-__all__ = ["SCHEMA", "Corpus", "CorpusBuilder", "Document", "unicode_problem"]
+__all__ = ["SCHEMA", "Corpus", "CorpusBuilder", "Document", "surrogate_in", "unicode_problem"]
 
 SCHEMA = pa.schema(
     [
@@ -281,15 +281,21 @@ def unicode_problem(document: Document) -> str | None:
 
     A Python string can hold a lone surrogate (half of a pair of UTF-16), which is no character.
     """
-    for part in (document.text, document.id, *document.labels):
-        if not part.isascii():
-            try:
-                part.encode()
-            except UnicodeEncodeError as error:
-                return (
-                    f"{part[max(0, error.start - 20) : error.start + 1]!r} is not valid Unicode "
-                    f"({error.reason}); remove the lone surrogate"
-                )
+    parts = (document.text, document.id, *document.labels)
+    return next((problem for part in parts if (problem := surrogate_in(part))), None)
+
+
+def surrogate_in(text: str) -> str | None:
+    """Say where a text has a lone surrogate, if it has one."""
+    if text.isascii():
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return (
+            f"{text[max(0, error.start - 20) : error.start + 1]!r} is not valid Unicode "
+            f"({error.reason}); remove the lone surrogate"
+        )
     return None
 
 

@@ -13,10 +13,10 @@ import torch
 
 from glocal.config import Recipe
 from glocal.data.batches import collate
-from glocal.data.corpus import Corpus
+from glocal.data.corpus import Corpus, surrogate_in
 from glocal.data.duplicates import near_duplicate_mask
 from glocal.data.tokens import TokenStore, tokenise
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, DataError
 from glocal.labels.bands import Bands
 from glocal.labels.space import LabelSpace
 from glocal.predict.calibration import apply_temperature
@@ -118,7 +118,13 @@ class Predictor:
             exclude: Label ids that may not.
             calibrated: Apply the temperature fitted on dev to the combined probabilities.
             progress: Called with (done, total).
+
+        Raises:
+            DataError: When a text is not valid Unicode.
         """
+        for number, text in enumerate(texts, 1):
+            if problem := surrogate_in(text):
+                raise DataError(f"text {number}: {problem}")
         length = self.recipe.encoder.tokens_read
         tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
         allowed = self._allowed(only, exclude)

@@ -1,10 +1,10 @@
-"""Texts into words, by Arrow's compiled string functions; of a few plain ASCII texts, by Python's.
+"""Texts into words, by Arrow's compiled string functions; of a few texts, by Python's.
 
 - A word is a run of letters, digits and combining marks of any script; case does not matter. Words
   longer than `MAX_CHARACTERS` (base64, tables glued together) count as none.
 - A batch of texts becomes word numbers in the batch's own dictionary: only distinct words ever
   become Python strings. Arrow takes milliseconds to begin with, which a single text need not wait
-  for: in ASCII both cut alike.
+  for: it is asked about each character once, and texts are cut by what it said.
 - `split_pieces` cuts words further, into runs of a few characters: what words of one family share.
 - `word_spans` cuts one text the same way and keeps the places, for explanations.
 """
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 __all__ = ["WordBatch", "first_lines", "pieces_of", "split_pieces", "split_words", "word_spans"]
 
 SEPARATORS = r"[^\pL\pN\pM]+"
+_WORD_CHARACTER = r"[\pL\pN\pM]"
 _ASCII_WORD = re.compile(r"[a-z0-9]+")  # of lower-cased text
 _FEW_TEXTS = 8
 MAX_CHARACTERS = 64
@@ -49,21 +50,40 @@ class WordBatch:
 def split_words(texts: Sequence[str] | pa.Array) -> WordBatch:
     """Cut texts into words."""
     if len(texts) <= _FEW_TEXTS:
-        few = texts.to_pylist() if isinstance(texts, pa.Array) else texts
-        if all(text.isascii() for text in few):
-            return _split_ascii(few)
+        return _split_few(texts.to_pylist() if isinstance(texts, pa.Array) else texts)
     return _split_any(texts)
 
 
-def _split_ascii(texts: Sequence[str]) -> WordBatch:
+def _split_few(texts: Sequence[str]) -> WordBatch:
     distinct: dict[str, int] = {}
     codes: list[int] = []
     lengths = np.zeros(len(texts), dtype=np.int64)
     for place, text in enumerate(texts):
-        words = [word for word in _ASCII_WORD.findall(text.lower()) if _is_word(word)]
+        words = [word for word in _pieces(text) if _is_word(word)]
         lengths[place] = len(words)
         codes.extend(distinct.setdefault(word, len(distinct)) for word in words)
     return WordBatch(lengths, np.array(codes, dtype=np.int32), list(distinct))
+
+
+def _pieces(text: str) -> list[str]:
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    return text.translate(_characters(text)).split(" ")
+
+
+_CHARACTERS: dict[int, str] = {}  # of every character met: in lower case, or a space between words
+
+
+def _characters(text: str) -> dict[int, str]:
+    """What stands for each character of a text: Arrow's word on those not met before."""
+    new = [character for character in set(text) if ord(character) not in _CHARACTERS]
+    if new:
+        array = pa.array(new, pa.string())
+        lowered = pc.utf8_lower(array).to_pylist()
+        are_word = pc.match_substring_regex(array, _WORD_CHARACTER).to_pylist()
+        for character, lower, is_word in zip(new, lowered, are_word, strict=True):
+            _CHARACTERS[ord(character)] = lower if is_word else " "
+    return _CHARACTERS
 
 
 def _split_any(texts: Sequence[str] | pa.Array) -> WordBatch:
