@@ -121,7 +121,7 @@ def test_a_model_of_it_alone_needs_no_encoder(tmp_path):
     train(alone(), tmp_path / "m", corpus=TRAIN, dev=DEV)
     assert not (tmp_path / "m" / "tokenizer.json").exists()
     predictor = Predictor.load(tmp_path / "m", device="cpu")
-    found = predictor.predict(DEV.texts(), k=3, calibrated=False)["combined"]
+    found = predictor.predict(DEV.texts(), k=3, per_expert=True)["S"]
     model = predictor.companions.sparse.model
     best, probabilities = model.topk(DEV.texts(), 3)
     assert np.array_equal(found.indices, best)

@@ -13,7 +13,7 @@ from glocal.data.corpus import Corpus
 from glocal.labels.space import LabelSpace
 from glocal.predict.combining import fit_weights
 from glocal.predict.predictor import Predictor
-from glocal.systems.base import LabelStatistics
+from glocal.systems.base import COMBINED, MEAN, LabelStatistics
 from glocal.systems.combination import Combination
 from glocal.systems.registry import build_system
 from glocal.train.dev import DevEvaluator, _share_outside
@@ -27,7 +27,7 @@ UNEVEN = Corpus.from_texts(
 )  # two labels with many more texts than the others
 
 
-def trained_in(folder, **replaced):
+def trained_in(folder, *overrides, name="glocalxml", **replaced):
     """A model, and what its experts came to together on dev; names of `train.dev` replaced."""
     kept = []
     learn = DevEvaluator._combine
@@ -39,11 +39,11 @@ def trained_in(folder, **replaced):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLOCAL_CACHE", str(folder / "cache"))
         patch.setattr(DevEvaluator, "_combine", noting)
-        for name, value in replaced.items():
-            patch.setattr(f"glocal.train.dev.{name}", value)
-        recipe = tiny_recipe("glocalxml", "train.epochs=4")
+        for place, value in replaced.items():
+            patch.setattr(f"glocal.train.dev.{place}", value)
+        recipe = tiny_recipe(name, "train.epochs=4", *overrides)
         path = train(recipe, folder / "m", corpus=UNEVEN, dev=DEV).path
-    return path, kept[0]
+    return path, kept[0] if kept else None
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,26 @@ def trained(tmp_path_factory):
 def test_the_stored_model_predicts_what_dev_came_to(trained):
     path, on_dev = trained
     assert_predicts(Predictor.load(path, device="cpu"), on_dev)
+
+
+@pytest.mark.parametrize("expert", ["D-last", "A-1"])
+def test_one_expert_is_weighed_against_the_frequency_too(expert, tmp_path):
+    path, on_dev = trained_in(tmp_path, f"experts=['{expert}']")
+    predictor = Predictor.load(path, device="cpu")
+    assert predictor.system.combination.weights.keys() == {expert}
+    assert_predicts(predictor, on_dev)
+    report = predictor.evaluate(DEV, ks=(1,), plain_mean=True)
+    assert list(report.scores) == [COMBINED, MEAN]
+    assert list(predictor.metrics["dev"]) == [COMBINED]
+
+
+@pytest.mark.parametrize(
+    ("name", "override"), [("glocalxml", "combine=mean"), ("aplc", "combine=weights")]
+)
+def test_where_nothing_is_learnt_scores_stay_as_they_are(name, override, tmp_path):
+    path, on_dev = trained_in(tmp_path, override, name=name)
+    assert on_dev is None
+    assert not Predictor.load(path, device="cpu").system.combination.weights
 
 
 def test_scores_on_dev_count_labels_that_no_expert_put_forward(tmp_path):

@@ -394,7 +394,8 @@ class Recipe:
     )
     combine: str = option(
         "weights",
-        "the experts: a weighted sum of log-odds learnt on dev, or the mean of probabilities",
+        "the experts: a weighted sum of log-odds and the label's frequency, learnt on dev, or the "
+        "mean of probabilities",
         choices=("weights", "mean"),
     )
     encoder: EncoderConfig = field(default_factory=EncoderConfig)

@@ -241,7 +241,8 @@ class Predictor:
             train: The training texts; with them, scores without near-duplicates are given too.
             bands: Label frequency bands.
             threshold: For micro-F1.
-            plain_mean: Also for the mean of several experts' probabilities, as `mean`.
+            plain_mean: Also for the mean of the experts' probabilities, as `mean`; one expert that
+                no weight was learnt for has none.
             progress: Called with (done, total).
         """
         found = self.predict_for_report(corpus, ks=ks, plain_mean=plain_mean, progress=progress)
@@ -257,7 +258,7 @@ class Predictor:
     ) -> dict[str, Predictions]:
         """As many labels per text as `report` looks at, of the combination and each expert."""
         parts = self.expert_names if len(self.expert_names) > 1 else []
-        if plain_mean and parts:
+        if plain_mean and (parts or self.system.combination.weights):
             parts = [*parts, MEAN]
         width = min(max(_EVALUATED, *ks), len(self.labels))
         extra = self.companions.rows(corpus)

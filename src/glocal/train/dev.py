@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from glocal.predict.pool import distinct_labels
 from glocal.predict.predictions import Predictions
 from glocal.systems.base import COMBINED, Ranker
 from glocal.systems.combination import Combination
+from glocal.systems.ranking import ExpertRanker
 from glocal.train.engine import Engine
 from glocal.train.loop import TrainingData
 
@@ -60,11 +61,23 @@ class DevEvaluator:
             )
 
     def predictions(
-        self, *, exact: bool = False, candidates: np.ndarray | None = None
+        self,
+        *,
+        exact: bool = False,
+        candidates: np.ndarray | None = None,
+        parts: Sequence[str] | None = None,
     ) -> dict[str, Predictions]:
-        """Top labels of every dev document, the same in every process; `exact` in fp32."""
+        """Top labels of every dev document, the same in every process.
+
+        Args:
+            exact: In fp32.
+            candidates: (documents, m) labels to score, −1 for none; by default all.
+            parts: Whose, besides the combination's; by default several experts'.
+        """
         engine = self.engine
-        experts = self.system.expert_names
+        if parts is None:
+            experts = self.system.expert_names
+            parts = experts if len(experts) > 1 else ()
         mine = np.arange(engine.rank, len(self.tokens), engine.world)
         found = score_documents(
             self.system,
@@ -74,7 +87,7 @@ class DevEvaluator:
             candidates=candidates,
             batch_size=2 * self.recipe.train.batch_size,
             positions=mine,
-            parts=experts if len(experts) > 1 else (),
+            parts=parts,
             extra=self.extra,
             autocast=contextlib.nullcontext if exact else engine.autocast,
         )
@@ -105,7 +118,7 @@ class DevEvaluator:
     def final(self) -> tuple[dict[str, Any], float]:
         """Scores and full report of the chosen model, its experts' weights fitted; temperature."""
         found = self.predictions(exact=True)
-        if self.recipe.combine == "weights" and len(self.system.expert_names) > 1:
+        if self.recipe.combine == "weights" and isinstance(self.system, ExpertRanker):
             found[COMBINED] = self._combine(found)
         temperature = fit_temperature_to(found["combined"], self.gold)
         report = evaluate_predictions(
@@ -116,11 +129,13 @@ class DevEvaluator:
     def _combine(self, found: Mapping[str, Predictions]) -> Predictions:
         """Learn what each expert's word is worth; what they come to together, over all labels.
 
+        A single expert too gains by the frequency term, and is calibrated by its weight.
         The frequency term also lifts rare labels that no expert put forward. Where these reach the
         best, the labels to learn from were too few: it is learnt again with them.
         Every process has the same predictions, and so learns the same.
         """
-        proposed = [found[name].indices for name in self.system.expert_names]
+        experts = [found[name] for name in self.system.expert_names if name in found]
+        proposed = [predictions.indices for predictions in experts or [found[COMBINED]]]
         ranked = found[COMBINED]
         for _ in range(_FITS):
             pooled = distinct_labels(np.concatenate(proposed, axis=1))
@@ -135,8 +150,9 @@ class DevEvaluator:
         return ranked
 
     def _fit(self, pooled: NDArray[np.int64]) -> Combination | None:
-        scored = self.predictions(exact=True, candidates=pooled)
-        pool = Pool(pooled, scored, self.system.expert_names, self.labels.counts)
+        experts = self.system.expert_names
+        scored = self.predictions(exact=True, candidates=pooled, parts=experts)
+        pool = Pool(pooled, scored, experts, self.labels.counts)
         return fit_weights(pool, self.gold)
 
 
