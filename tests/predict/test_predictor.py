@@ -10,6 +10,7 @@ from glocal.errors import ConfigError, DataError
 from glocal.labels.space import LabelSpace
 from glocal.predict.predictor import Predictor
 from glocal.systems.base import COMBINED, MEAN
+from glocal.systems.calibration import Calibration
 from glocal.systems.combination import Combination
 from glocal.systems.companions import Companions
 from glocal.systems.registry import build_system
@@ -19,7 +20,7 @@ from tests.tiny import SYSTEM_RECIPES, taught, tiny_corpus, tiny_recipe
 TEXTS = [document.text for document in tiny_corpus(9, seed=1).documents()]
 
 
-def predictor_of(*overrides, name="glocalxml", temperature=1.0, **options):
+def predictor_of(*overrides, name="glocalxml", calibration=None, **options):
     corpus, recipe = tiny_corpus(40), tiny_recipe(name, *overrides)
     labels = LabelSpace.build(corpus)
     torch.manual_seed(0)
@@ -29,7 +30,7 @@ def predictor_of(*overrides, name="glocalxml", temperature=1.0, **options):
         for parameter in system.parameters():
             parameter.mul_(4)
     parts = (system, system.recipe, labels, tokenizer)
-    model = StoredModel(*parts, temperature, companions=Companions(teaching))
+    model = StoredModel(*parts, calibration or Calibration(), companions=Companions(teaching))
     return Predictor(model, device="cpu", **options)
 
 
@@ -130,9 +131,9 @@ def test_many_unknown_labels_are_not_all_listed(predictor):
 
 
 @pytest.mark.parametrize("name", SYSTEM_RECIPES.values())
-@pytest.mark.parametrize("temperature", [1.0, 0.3])
-def test_candidates_get_the_scores_of_full_scoring(name, temperature):
-    predictor = predictor_of(name=name, temperature=temperature)
+@pytest.mark.parametrize("calibration", [None, Calibration(3.0, 2.0, 0.1)])
+def test_candidates_get_the_scores_of_full_scoring(name, calibration):
+    predictor = predictor_of(name=name, calibration=calibration)
     n_labels = len(predictor.labels)
     full = predictor.predict(TEXTS, k=n_labels, per_expert=True)
     candidates = full[COMBINED].indices[:, ::2].copy()
@@ -149,8 +150,8 @@ def test_candidates_get_the_scores_of_full_scoring(name, temperature):
             )
 
 
-def test_the_temperature_rescales_the_combination_and_keeps_the_order():
-    plain, warm = predictor_of(), predictor_of(temperature=2.5)
+def test_the_calibration_rescales_the_combination_and_keeps_the_order():
+    plain, warm = predictor_of(), predictor_of(calibration=Calibration(0.4, 0.4))
     raw = plain.predict(TEXTS, k=6, per_expert=True)
     found = warm.predict(TEXTS, k=6, per_expert=True)
     np.testing.assert_array_equal(found[COMBINED].indices, raw[COMBINED].indices)

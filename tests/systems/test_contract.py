@@ -18,6 +18,7 @@ from glocal.labels.space import LabelSpace
 from glocal.predict.documents import score_documents
 from glocal.predict.predictor import Predictor
 from glocal.systems.base import COMBINED, Progress
+from glocal.systems.calibration import Calibration
 from glocal.systems.companions import Companions
 from glocal.systems.mixture import ExpertMixture
 from glocal.systems.registry import SYSTEMS, build_system
@@ -180,7 +181,7 @@ def test_every_registered_system_is_here(case):
 def test_save_and_load_give_equal_predictions(case, tmp_path):
     built = Built(case)
     parts = (built.system, built.system.recipe, built.labels, built.tokenizer)
-    model = StoredModel(*parts, 1.5, companions=Companions(built.teaching))
+    model = StoredModel(*parts, Calibration(0.7, 1.5), companions=Companions(built.teaching))
     save_model(tmp_path / "model", model)
     before = built.scores(k=5, parts=built.system.expert_names)
     loaded = load_model(tmp_path / "model")
@@ -192,7 +193,7 @@ def test_save_and_load_give_equal_predictions(case, tmp_path):
     for name in before:
         np.testing.assert_array_equal(after[name].indices, before[name].indices)
         np.testing.assert_array_equal(after[name].scores, before[name].scores)
-    assert loaded.temperature == 1.5
+    assert loaded.calibration == Calibration(0.7, 1.5)
     assert loaded.recipe == built.system.recipe
     assert loaded.labels.ids == built.labels.ids
 

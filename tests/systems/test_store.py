@@ -21,6 +21,7 @@ from glocal.labels.space import LabelSpace
 from glocal.predict.documents import score_documents
 from glocal.systems import store
 from glocal.systems.base import COMBINED, LabelStatistics
+from glocal.systems.calibration import Calibration
 from glocal.systems.combination import Combination
 from glocal.systems.registry import build_system
 from glocal.systems.store import StoredModel, load_model, read_labels, save_model
@@ -85,11 +86,11 @@ def test_settings_say_which_version_wrote_it(folder):
 
 
 def test_everything_comes_back(tmp_path):
-    saved = model_of(temperature=0.75)
+    saved = model_of(calibration=Calibration(0.75, 1.25, -0.5))
     save_model(tmp_path / "model", saved)
     loaded = load_model(tmp_path / "model")
     assert loaded.recipe == saved.recipe
-    assert loaded.temperature == 0.75
+    assert loaded.calibration == Calibration(0.75, 1.25, -0.5)
     assert loaded.metrics == saved.metrics
     assert loaded.labels.ids == saved.labels.ids
     assert loaded.labels.n_documents == saved.labels.n_documents
@@ -186,13 +187,21 @@ def test_a_missing_or_damaged_file_is_one_clear_error(folder, name, damage):
         assert name in str(error.value)
 
 
-@pytest.mark.parametrize("key", ["format_version", "temperature", "tokenizer", "recipe"])
+@pytest.mark.parametrize("key", ["format_version", "calibration", "tokenizer", "recipe"])
 def test_a_missing_setting_is_one_clear_error(folder, key):
     settings = tomllib.loads((folder / "glocal.toml").read_text("utf-8"))
     del settings[key]
     (folder / "glocal.toml").write_text(store.to_toml(settings), encoding="utf-8")
     with pytest.raises(ModelError, match=f"damaged or incomplete.*{key}"):
         load_model(folder)
+
+
+def test_a_model_from_before_has_a_temperature(folder):
+    settings = tomllib.loads((folder / "glocal.toml").read_text("utf-8"))
+    del settings["calibration"]
+    settings = {"temperature": 2.0, **settings}
+    (folder / "glocal.toml").write_text(store.to_toml(settings), encoding="utf-8")
+    assert load_model(folder).calibration == Calibration(0.5, 0.5)
 
 
 def test_weights_of_another_model_are_refused(folder):

@@ -173,12 +173,12 @@ def build():
 
 
 def learnt(engine, system, tokenizer, labels):
-    """The combination one process ends with, its scores and the temperature."""
+    """The combination one process ends with, its scores and the calibration."""
     data = SimpleNamespace(tokenizer=tokenizer)
-    metrics, temperature = DevEvaluator(
+    metrics, calibration = DevEvaluator(
         system, data, engine, system.recipe, labels, DEV, {}
     ).final()
-    return system.combination, metrics["dev"], temperature
+    return system.combination, metrics["dev"], calibration
 
 
 def test_every_process_learns_the_same_as_one_alone():
@@ -188,10 +188,10 @@ def test_every_process_learns_the_same_as_one_alone():
             lambda rank: learnt(exchange.engine(rank), *built[rank]), range(2)
         )
     assert first == second
-    combination, scores, temperature = learnt(Exchange(1).engine(0), *build())
+    combination, scores, calibration = learnt(Exchange(1).engine(0), *build())
     assert combination.frequency != 0.0
     assert first[0].weights == pytest.approx(combination.weights, rel=1e-3, abs=1e-4)
     assert first[0].frequency == pytest.approx(combination.frequency, rel=1e-3)
     assert first[0].bias == pytest.approx(combination.bias, rel=1e-3)
     assert first[1]["combined"] == pytest.approx(scores["combined"])
-    assert first[2] == pytest.approx(temperature, rel=1e-3)
+    assert first[2].to_mapping() == pytest.approx(calibration.to_mapping(), rel=1e-3)

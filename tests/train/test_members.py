@@ -65,7 +65,7 @@ def assert_same_model(first, second):
     assert kept[0]["dev"] == kept[1]["dev"]
     settings = [(path / "glocal.toml").read_text("utf-8").splitlines() for path in (first, second)]
     left, right = ([line for line in s if not line.startswith("created")] for s in settings)
-    assert left == right  # among them the experts' weights and the temperature
+    assert left == right  # among them the experts' weights and the calibration
 
 
 def test_each_member_is_the_run_of_its_seed(whole, tmp_path):

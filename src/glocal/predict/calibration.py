@@ -1,8 +1,7 @@
-"""Temperature scaling of probabilities, so that a threshold means what it says.
+"""Fitting a calibration on held-out documents, so that a threshold means what it says.
 
-A temperature T turns a probability p into σ(logit(p) / T). It is fitted on held-out documents by
-the log loss over their top-k entries, and keeps the order of labels; T > 1 tempers over-confident
-scores. Fitting on the top k alone is deliberate: those are the scores a threshold is held against.
+The log loss over the best few labels of each document decides: those are the scores a threshold is
+held against, and labels far below them, of which there are many more, would decide instead.
 """
 
 from __future__ import annotations
@@ -11,106 +10,64 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from glocal.metrics.ranking import judge
 from glocal.predict.predictions import Predictions
+from glocal.systems.calibration import Calibration, log_features
 
-__all__ = ["apply_temperature", "calibrate", "fit_temperature", "fit_temperature_to"]
+__all__ = ["calibrate", "fit_calibration", "fit_calibration_to"]
 
-# Probabilities of 0 and 1 have no finite log-odds. When fitting, no entry may outweigh the rest;
-# when applying, neighbouring float32 values must stay apart.
-_FIT_CLIP = (1e-7, 1.0 - 1e-7)
-_APPLY_CLIP = (1e-30, 1.0 - 2.0**-25)
-_LOWEST, _HIGHEST = 0.05, 20.0
+_CLIP = (1e-7, 1.0 - 1e-7)  # no entry may outweigh the rest
+_BOUNDS = (0.05, 20.0)
+_PRIOR = 5.0  # pulls towards no change, as much as a handful of entries would
 
 
-def fit_temperature(scores: NDArray[np.floating], hits: NDArray[np.bool_]) -> float:
-    """The temperature with the smallest log loss.
+def fit_calibration(scores: NDArray[np.floating], hits: NDArray[np.bool_]) -> Calibration:
+    """The calibration with the smallest log loss.
 
     Args:
-        scores: Probabilities of the top-k entries (n, k); entries that are not finite (empty
+        scores: Probabilities of the best entries (n, k); entries that are not finite (empty
             slots) are left out.
         hits: Whether each entry is gold (n, k).
 
     Returns:
-        A temperature between 0.05 and 20; 1 where nothing can be learnt: no entries, only hits,
-        or no hit.
+        One that changes nothing where nothing can be learnt: no entries, only hits, or no hit.
     """
     if scores.shape != hits.shape:
         raise ValueError(f"scores {scores.shape} and hits {hits.shape} must have one shape")
     finite = np.isfinite(scores)
-    outcomes = np.asarray(hits)[finite]
-    if not outcomes.any() or outcomes.all():
-        return 1.0
-    logits = _logits(scores[finite], _FIT_CLIP)
-    # With s = 1/T the loss Σ softplus(s z) - y s z is convex in s: its slope has one zero.
-    low, high = 1.0 / _HIGHEST, 1.0 / _LOWEST
-    if _slope(low, logits, outcomes) >= 0:
-        return _HIGHEST
-    if _slope(high, logits, outcomes) <= 0:
-        return _LOWEST
-    for _ in range(60):
-        middle = (low * high) ** 0.5
-        if _slope(middle, logits, outcomes) > 0:
-            high = middle
-        else:
-            low = middle
-    return float(2.0 / (low + high))
+    outcomes = np.asarray(hits)[finite].astype(np.float64)
+    if not 0 < outcomes.sum() < len(outcomes):
+        return Calibration()
+    features = np.column_stack([*log_features(scores[finite], _CLIP), np.ones(len(outcomes))])
+    unchanged = np.array([1.0, 1.0, 0.0])
+
+    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        logits = features @ parameters
+        away = parameters - unchanged
+        value = np.logaddexp(0.0, logits).sum() - outcomes @ logits + _PRIOR * away @ away
+        error = 1.0 / (1.0 + np.exp(-logits)) - outcomes
+        return value / len(outcomes), (features.T @ error + 2 * _PRIOR * away) / len(outcomes)
+
+    found = minimize(
+        loss, unchanged, jac=True, bounds=[_BOUNDS, _BOUNDS, (None, None)], method="L-BFGS-B"
+    )
+    return Calibration(*map(float, found.x))
 
 
-def fit_temperature_to(predictions: Predictions, gold: Any) -> float:
-    """The temperature that fits predictions to gold best; documents without gold are left out.
+def fit_calibration_to(predictions: Predictions, gold: Any, *, depth: int) -> Calibration:
+    """The calibration that fits predictions to gold best; documents without gold are left out.
 
     Args:
         predictions: Of all documents, scored by probabilities.
         gold: Sparse (documents, columns ≥ labels).
+        depth: How many of the best labels of each document to look at.
     """
-    judged = judge(predictions.indices, gold)
-    return fit_temperature(judged.kept_scores(predictions.scores), judged.hits)
+    judged = judge(predictions.indices[:, :depth], gold)
+    return fit_calibration(judged.kept_scores(predictions.scores[:, :depth]), judged.hits)
 
 
-def apply_temperature(scores: NDArray[np.floating], temperature: float) -> NDArray[np.float32]:
-    """σ(logit(p) / T) of probabilities; what is not finite (empty slots) stays as it is.
-
-    Scores that decrease along a row still do so afterwards: two that single precision would round
-    to the same value are kept apart by its smallest step.
-    """
-    if not temperature > 0:
-        raise ValueError(f"a temperature must be above 0, not {temperature}")
-    values = np.asarray(scores, dtype=np.float32)
-    if temperature == 1.0:
-        return values
-    finite = np.isfinite(values)
-    logits = _logits(np.where(finite, values, 0.5), _APPLY_CLIP)
-    scaled = np.maximum(_sigmoid(logits / temperature), _APPLY_CLIP[0]).astype(np.float32)
-    _keep_apart(scaled, values)
-    return np.where(finite, scaled, values)
-
-
-def calibrate(predictions: Predictions, temperature: float) -> Predictions:
+def calibrate(predictions: Predictions, calibration: Calibration) -> Predictions:
     """Predictions with their scores rescaled, the labels in the same order."""
-    return Predictions(predictions.indices, apply_temperature(predictions.scores, temperature))
-
-
-def _keep_apart(scaled: NDArray[np.float32], original: NDArray[np.float32]) -> None:
-    """Lower, in place, each score that fell together with a higher one before it."""
-    for place in range(1, scaled.shape[-1] if scaled.ndim else 0):
-        before, here = scaled[..., place - 1], scaled[..., place]
-        decreased = original[..., place] < original[..., place - 1]
-        tied = original[..., place] == original[..., place - 1]
-        limit = np.where(decreased, np.nextafter(before, np.float32(0)), before)
-        scaled[..., place] = np.where(decreased | tied, np.minimum(here, limit), here)
-
-
-def _logits(probabilities: NDArray[np.floating], clip: tuple[float, float]) -> NDArray[np.float64]:
-    p = np.clip(np.asarray(probabilities, dtype=np.float64), *clip)
-    return np.asarray(np.log(p) - np.log1p(-p))
-
-
-def _sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    small = np.exp(-np.abs(logits))  # never overflows, exact for small probabilities
-    return np.where(logits >= 0, 1.0, small) / (1.0 + small)
-
-
-def _slope(scale: float, logits: NDArray[np.float64], outcomes: NDArray[np.bool_]) -> float:
-    return float(logits @ (_sigmoid(scale * logits) - outcomes))
+    return Predictions(predictions.indices, calibration(predictions.scores))

@@ -19,7 +19,6 @@ from glocal.data.tokens import TokenStore, tokenise
 from glocal.errors import ConfigError, DataError
 from glocal.labels.bands import Bands
 from glocal.labels.space import LabelSpace
-from glocal.predict.calibration import apply_temperature
 from glocal.predict.documents import score_documents
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import Span, TagExplanation, attention_spans, weighed_spans
@@ -61,7 +60,7 @@ class Predictor:
         self.recipe: Recipe = model.recipe
         self.labels: LabelSpace = model.labels
         self.tokenizer = model.tokenizer
-        self.temperature = model.temperature
+        self.calibration = model.calibration
         self.metrics = model.metrics
         self.companions = model.companions or Companions()
         self.batch_size = batch_size
@@ -116,7 +115,7 @@ class Predictor:
             per_expert: Also each expert's own best labels.
             only: Label ids that may be predicted.
             exclude: Label ids that may not.
-            calibrated: Apply the temperature fitted on dev to the combined probabilities.
+            calibrated: Apply the calibration fitted on dev to the combined probabilities.
             progress: Called with (done, total).
 
         Raises:
@@ -188,7 +187,7 @@ class Predictor:
         )
         if calibrated:
             combined = found[COMBINED]
-            scores = apply_temperature(combined.scores, self.temperature)
+            scores = self.calibration(combined.scores)
             scores[combined.indices < 0] = 0.0
             found[COMBINED] = Predictions(combined.indices, scores)
         return found

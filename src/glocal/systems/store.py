@@ -1,6 +1,6 @@
 """The model directory: written whole or not at all, read without executing anything.
 
-glocal.toml         format and library version, temperature, combination of the experts, the recipe
+glocal.toml         format and library version, calibration, combination of the experts, the recipe
 labels.parquet      the label space
 tokenizer.json      encoder/config.json
 model.safetensors   all weights; of several members, members/0/model.safetensors and so on
@@ -25,6 +25,7 @@ from glocal.config import Recipe, recipe_from_mapping, recipe_to_mapping, to_tom
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import ConfigError, ModelError, NewerFormatError
 from glocal.labels.space import LabelSpace
+from glocal.systems.calibration import Calibration
 
 if TYPE_CHECKING:
     from glocal.encoders.tokenizer import TextTokenizer
@@ -44,7 +45,7 @@ class StoredModel:
     recipe: Recipe
     labels: LabelSpace
     tokenizer: TextTokenizer
-    temperature: float = 1.0
+    calibration: Calibration = field(default_factory=Calibration)  # of the combined scores
     metrics: Mapping[str, Any] = field(default_factory=dict)
     companions: Companions | None = None
 
@@ -98,9 +99,17 @@ def load_model(path: str | Path) -> StoredModel:
         system = _load_ranker(folder, recipe, statistics, tokenizer)
         system.combination = Combination.from_mapping(settings["combination"])
         metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
-        temperature = float(settings["temperature"])
+        calibration = _stored_calibration(settings)
     system.eval()
-    return StoredModel(system, recipe, labels, tokenizer, temperature, metrics, companions)
+    return StoredModel(system, recipe, labels, tokenizer, calibration, metrics, companions)
+
+
+def _stored_calibration(settings: Mapping[str, Any]) -> Calibration:
+    """As stored; models from before had a temperature."""
+    if "temperature" in settings:
+        scale = 1.0 / float(settings["temperature"])
+        return Calibration(scale, scale)
+    return Calibration.from_mapping(settings["calibration"])
 
 
 def _load_ranker(
@@ -143,7 +152,7 @@ def _write(folder: Path, model: StoredModel) -> None:
         "format_version": FORMAT_VERSION,
         "library_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "temperature": model.temperature,
+        "calibration": model.calibration.to_mapping(),
         "combination": model.system.combination.to_mapping(),
         "tokenizer": model.tokenizer.facts_mapping(),
         "recipe": recipe_to_mapping(model.recipe),

@@ -1,4 +1,4 @@
-"""Scores on dev: during a run, and the last ones, with the experts' weights and the temperature."""
+"""Scores on dev: during a run, and the last ones, with the experts' weights and the calibration."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from glocal.data.corpus import Corpus
 from glocal.data.tokens import TokenStore, tokenise
 from glocal.errors import DataError
 from glocal.labels.space import LabelSpace
-from glocal.predict.calibration import fit_temperature_to
+from glocal.predict.calibration import fit_calibration_to
 from glocal.predict.combining import Pool, fit_weights
 from glocal.predict.documents import score_documents
 from glocal.predict.evaluation import evaluate_predictions, metric_value
 from glocal.predict.pool import distinct_labels
 from glocal.predict.predictions import Predictions
 from glocal.systems.base import COMBINED, Ranker
+from glocal.systems.calibration import Calibration
 from glocal.systems.combination import Combination
 from glocal.systems.ranking import ExpertRanker
 from glocal.train.engine import Engine
@@ -28,7 +29,8 @@ from glocal.train.loop import TrainingData
 
 __all__ = ["DevEvaluator"]
 
-_DEV_K = 20  # labels per dev document looked at for metrics, weights and the temperature
+_DEV_K = 20  # labels per dev document looked at for metrics and weights
+_CALIBRATED = 5  # and for the calibration, or as many as documents have gold labels
 _BEST, _FEW_OUTSIDE = 5, 1e-3  # of the best labels, so many may be outside those learnt from
 _FITS = 3  # at most
 _REPORTED = ("P@1", "P@3", "P@5", "nDCG@5")
@@ -115,16 +117,18 @@ class DevEvaluator:
         counts, n_train = self.labels.counts, self.labels.n_documents
         return metric_value(name, predictions, self.gold, counts=counts, n_train=n_train)
 
-    def final(self) -> tuple[dict[str, Any], float]:
-        """Scores and full report of the chosen model, its experts' weights fitted; temperature."""
+    def final(self) -> tuple[dict[str, Any], Calibration]:
+        """Scores and full report of the chosen model, its experts' weights fitted; calibration."""
         found = self.predictions(exact=True)
         if self.recipe.combine == "weights" and isinstance(self.system, ExpertRanker):
             found[COMBINED] = self._combine(found)
-        temperature = fit_temperature_to(found["combined"], self.gold)
+        mean_gold = round(self.gold.nnz / np.count_nonzero(np.diff(self.gold.indptr)))
+        depth = min(max(_CALIBRATED, mean_gold), _DEV_K)
+        calibration = fit_calibration_to(found[COMBINED], self.gold, depth=depth)
         report = evaluate_predictions(
             found, self.gold, counts=self.labels.counts, n_train=self.labels.n_documents
         )
-        return {"dev": self._scores(found), "dev_report": report.to_dict()}, temperature
+        return {"dev": self._scores(found), "dev_report": report.to_dict()}, calibration
 
     def _combine(self, found: Mapping[str, Predictions]) -> Predictions:
         """Learn what each expert's word is worth; what they come to together, over all labels.

@@ -3,7 +3,7 @@
 - the label space, the sparse model, the teacher and the tokens are made once for all of them;
 - a finished member stays in `OUT.run/members/NUMBER`, the one under way has its checkpoints beside
   it: a run that was killed goes on where it was and repeats no member;
-- the experts' weights and the temperature are learnt on dev from the members' mean log-odds.
+- the experts' weights and the calibration are learnt on dev from the members' mean log-odds.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from glocal.config import Recipe
 from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
 from glocal.errors import ConfigError, TrainingError
 from glocal.systems.base import System
+from glocal.systems.calibration import Calibration
 from glocal.systems.members import MixtureEnsemble
 from glocal.systems.store import StoredModel
 from glocal.systems.weights import write_tensors
@@ -74,13 +75,13 @@ def train_members(
         members.append(system)
         states.append(state)
     ensemble = MixtureEnsemble(members).to(run.engine.device)
-    metrics, temperature = _measure(ensemble, run, material, states)
+    metrics, calibration = _measure(ensemble, run, material, states)
     whole = replace(run.recipe, train=recipe.train)
     if run.engine.is_main:
         _join_logs(folder, count)
     tokenizer, labels = run.data.tokenizer, material.labels
     return StoredModel(
-        ensemble, whole, labels, tokenizer, temperature, metrics, material.companions
+        ensemble, whole, labels, tokenizer, calibration, metrics, material.companions
     )
 
 
@@ -157,7 +158,7 @@ class _Kept:
 
 def _measure(
     ensemble: MixtureEnsemble, run: SingleRun, material: Material, states: list[RunState]
-) -> tuple[dict[str, Any], float]:
+) -> tuple[dict[str, Any], Calibration]:
     """Scores of all members together, their experts' weights fitted; what each one had reached."""
     evaluator = None
     if material.dev is not None:
@@ -175,9 +176,9 @@ def _measure(
         step=sum(state.step for state in states),
         seconds=sum(state.seconds for state in states),
     )
-    metrics, temperature = final_metrics(evaluator, together)
+    metrics, calibration = final_metrics(evaluator, together)
     apart = [final_metrics(None, state)[0] for state in states]
-    return {**metrics, "members": apart}, temperature
+    return {**metrics, "members": apart}, calibration
 
 
 def _join_logs(folder: RunFolder, count: int) -> None:

@@ -1,7 +1,7 @@
 """From a recipe and a corpus to a model directory.
 
 Labels, companions (`gather`) → what the recipe leaves open (`planning`) → system, loop, best
-weights, once (`single`) or for several members (`members`) → experts' weights, temperature → saved.
+weights, once (`single`) or for several members (`members`) → experts' weights, calibration → saved.
 Everything random follows the recipe's seed; an interrupted run goes on with `resume` to the same
 result.
 """
@@ -58,7 +58,7 @@ def fit(
         recipe: The settings.
         train: Texts with labels.
         out: The model directory to write; the run's state lies in `OUT.run` meanwhile.
-        dev: Decides the best weights, early stopping and the temperature.
+        dev: Decides the best weights, early stopping and the calibration.
         label_table: Names, descriptions and parents of labels.
         resume: Go on with an unfinished run.
         overwrite: Replace an existing model or unfinished run.
@@ -118,13 +118,13 @@ def _train_alone(
 ) -> StoredModel:
     run = set_up(recipe, material, engine, listener)
     state = train_system(run, folder=folder, listener=listener, resume=resume)
-    metrics, temperature = final_metrics(run.evaluator, state)
+    metrics, calibration = final_metrics(run.evaluator, state)
     return StoredModel(
         run.system,
         run.recipe,
         material.labels,
         run.data.tokenizer,
-        temperature,
+        calibration,
         metrics,
         material.companions,
     )

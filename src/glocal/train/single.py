@@ -21,6 +21,7 @@ from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.systems.base import LabelStatistics, System
+from glocal.systems.calibration import Calibration
 from glocal.systems.companions import Companions
 from glocal.systems.registry import build_system
 from glocal.train.checkpoint import RunFolder, RunState, seed_everything
@@ -111,8 +112,10 @@ def train_system(
     return loop.state
 
 
-def final_metrics(evaluator: DevEvaluator | None, state: RunState) -> tuple[dict[str, Any], float]:
-    """What is stored about a run, with scores on dev; and the temperature fitted there."""
+def final_metrics(
+    evaluator: DevEvaluator | None, state: RunState
+) -> tuple[dict[str, Any], Calibration]:
+    """What is stored about a run, with scores on dev; and the calibration fitted there."""
     metrics: dict[str, Any] = {
         "steps": state.step,
         "best_step": state.best_step or state.step,
@@ -120,10 +123,10 @@ def final_metrics(evaluator: DevEvaluator | None, state: RunState) -> tuple[dict
         "evaluations": state.evaluations,
     }
     if evaluator is None:
-        return metrics, 1.0
+        return metrics, Calibration()
     with torch.no_grad():
-        scores, temperature = evaluator.final()
-    return metrics | scores, temperature
+        scores, calibration = evaluator.final()
+    return metrics | scores, calibration
 
 
 def _prepare_loop(
