@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
+from glocal.predict import combining
 from glocal.predict.combining import Pool, _log_loss, fit_weights
 from glocal.predict.pool import distinct_labels, scores_at
 from glocal.predict.predictions import Predictions
@@ -54,6 +55,13 @@ def exact_pool(weight, frequency, bias, *, documents=2000):
     return Pool(pooled, scored, ["E"], counts), sp.csr_matrix(gold.astype(np.int8))
 
 
+@pytest.fixture
+def no_prior(monkeypatch):
+    monkeypatch.setattr(combining, "_WEIGHT_PRIOR", 0.0)
+    monkeypatch.setattr(combining, "_FREQUENCY_PRIOR", 0.0)
+
+
+@pytest.mark.usefixtures("no_prior")
 def test_agrees_with_a_logistic_regression():
     linear_model = pytest.importorskip("sklearn.linear_model")
     pool, gold = make_pool()
@@ -68,6 +76,7 @@ def test_agrees_with_a_logistic_regression():
     assert found.bias == pytest.approx(expected.intercept_[0], abs=5e-3)
 
 
+@pytest.mark.usefixtures("no_prior")
 @pytest.mark.parametrize("frequency", [-0.4, 0.0, 0.3])
 def test_the_frequency_term_is_the_one_the_gold_labels_follow(frequency):
     found = fit_weights(*exact_pool(0.7, frequency, -0.2))
@@ -207,3 +216,11 @@ def test_scores_come_back_in_the_order_of_the_labels():
         pytest.approx([0.5, 0.1, 0.9]),
         pytest.approx([0.2, 0.8, -np.inf]),
     ]
+
+
+def test_a_handful_of_documents_hardly_moves_anything():
+    few, many = (make_pool(documents=n, frequency=0.5) for n in (2, 2000))
+    found = fit_weights(*few)
+    assert 0.0 < found.frequency < 0.15
+    assert all(0.2 < weight < 0.8 for weight in found.weights.values())
+    assert fit_weights(*many).frequency > 0.4

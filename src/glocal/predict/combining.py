@@ -4,7 +4,8 @@ A logistic regression of "is gold" on the experts' log-odds and the frequency of
 labels any expert ranks high: `σ(Σ w_e z_e + c log max(m, 1) + b)`, m the label's training texts.
 
 - w_e ≥ 0: an expert that adds nothing gets the weight 0;
-- c has either sign: below 0 where the experts score rare labels too low.
+- c has either sign: below 0 where the experts score rare labels too low;
+- a handful of documents is no reason to leave equal weights and c = 0 by much.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = ["Pool", "fit_weights"]
 
 _CLIP = (1e-7, 1.0 - 1e-7)
 _PENALTY = 1e-4  # keeps the weights of two experts that agree in everything apart from infinity
+_WEIGHT_PRIOR, _FREQUENCY_PRIOR = 5.0, 50.0  # as the log loss of so many labels
 
 
 class Pool:
@@ -81,10 +83,15 @@ def fit_weights(pool: Pool, gold: Any) -> Combination | None:
     features = np.column_stack([log_odds, log_counts])  # (pairs, experts + 1)
     count = len(pool.names)
     start = np.append(np.full(count, 1.0 / count), [0.0, 0.0])
+    prior = np.append(np.full(count, _WEIGHT_PRIOR), [_FREQUENCY_PRIOR, 0.0])
+
+    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, gradient = _log_loss(parameters, features, outcomes)
+        away = (parameters - start) / len(outcomes)
+        return value + (prior * away) @ (parameters - start), gradient + 2 * prior * away
+
     bounds = [(0.0, None)] * count + [(None, None)] * 2
-    result = minimize(
-        _log_loss, start, args=(features, outcomes), jac=True, bounds=bounds, method="L-BFGS-B"
-    )
+    result = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B")
     *weights, frequency, bias = map(float, result.x)
     if not any(weights):
         return None
