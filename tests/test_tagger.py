@@ -122,6 +122,15 @@ def test_indicator_matrix(form):
     assert all(isinstance(label, int) for row in found for label in row)
 
 
+def test_a_sparse_matrix_is_left_as_it_was():
+    texts, matrix = indicator()
+    y = csr_matrix(matrix)
+    y.data[0] = 0  # stored, and not a label
+    stored = y.nnz
+    tagger().fit(texts, y)
+    assert y.nnz == stored
+
+
 def test_whole_numbers_come_back_as_such(tmp_path):
     texts, matrix = indicator()
     labels = [np.flatnonzero(row).tolist() for row in matrix]

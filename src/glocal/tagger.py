@@ -102,7 +102,8 @@ class Tagger:
             X: Texts.
             y: For each text its labels (strings or whole numbers), or an indicator matrix of shape
                 (texts, labels), dense or sparse, whose column numbers are the labels.
-            dev: Texts and labels to choose the best checkpoint and the calibration on.
+            dev: Texts and labels to choose the best checkpoint, the experts' weights and the
+                calibration on.
             label_table: Names and descriptions of labels.
             out: Where the model directory goes; a temporary place by default.
             overwrite: Whether a model already at `out` may be replaced.
@@ -406,7 +407,7 @@ def _label_lists(y: Any) -> list[Any]:
     if y is None:
         raise DataError("labels are required: y is None; pass for each text the list of its labels")
     if hasattr(y, "tocsr"):
-        return _rows_of_matrix(y.tocsr())
+        return _rows_of_matrix(y.tocsr(copy=True))
     if not isinstance(y, list | tuple) and np.ndim(y) == 2:
         from scipy.sparse import csr_matrix
 

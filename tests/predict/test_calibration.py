@@ -85,10 +85,11 @@ def test_scores_of_zero_and_one_are_met():
 
 
 def test_a_few_entries_change_little():
-    found = fit_calibration(np.array([[0.9, 0.2]]), np.array([[False, True]]))
-    assert 0.3 < found.low < 1.0
-    assert 0.3 < found.high < 1.0
-    assert abs(found.shift) < 0.5
+    for scores in ([[0.9, 0.2]], [[1.0, 0.2]], [[0.9999, 0.0]]):
+        found = fit_calibration(np.array(scores), np.array([[False, True]]))
+        assert 0.5 < found.low < 1.0
+        assert 0.5 < found.high < 1.0
+        assert abs(found.shift) < 0.1
 
 
 def test_empty_slots_take_no_part():

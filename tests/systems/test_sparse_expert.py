@@ -12,6 +12,7 @@ from glocal.experts.sparse import SPARSE, SPARSE_ODDS, SparseExpert
 from glocal.labels.space import LabelSpace
 from glocal.predict.predictor import Predictor
 from glocal.sparse.model import SparseModel
+from glocal.systems.combination import Combination
 from glocal.systems.companions import SparseCompanion
 from glocal.systems.registry import build_system
 from tests.tiny import taught, tiny_corpus, tiny_recipe
@@ -131,6 +132,17 @@ def test_a_model_of_it_alone_needs_no_encoder(tmp_path):
     span = tag.weighed[0]
     assert DEV.texts()[0][span.start : span.end] == span.text
     assert span.weight > 0
+
+
+def test_alone_it_ranks_none_but_its_own_best_however_rare_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("glocal.systems.companions._BEST", 4)
+    train(alone(), tmp_path / "m", corpus=TRAIN, dev=DEV)
+    predictor = Predictor.load(tmp_path / "m", device="cpu")
+    predictor.system.combination = Combination({"S": 0.1}, 0.0, -9.0)
+    own = predictor.companions.rows(DEV)[SPARSE]
+    found = predictor.predict_corpus(DEV, k=4)["combined"].indices
+    assert np.array_equal(np.sort(found), np.sort(own))
+    assert predictor.predict_corpus(DEV, k=6)["combined"].indices.shape == (len(DEV), 6)
 
 
 @pytest.mark.parametrize("mode", ["full", "shortlist"])

@@ -155,7 +155,7 @@ class Ablation:
         title = f"By the mean of the experts' probabilities ({self.data.split})"
         grid = Grid(title, self._columns(SHOWN))
         for outcome in self.done:
-            part = MEAN if MEAN in outcome.parts else COMBINED  # one expert is its own mean
+            part = MEAN if MEAN in outcome.parts else COMBINED  # or its own mean
             grid.rows.append((outcome.title, *(outcome.score(name, part) for name in SHOWN)))
         yield grid
 

@@ -127,11 +127,11 @@ class Outcome:
 
     @property
     def parts(self) -> list[str]:
-        """What it has besides `combined`: several experts, and the `mean` of them."""
+        """What it has besides `combined`: several experts; a `mean` beside weights."""
         return [name for name in self.report.get("scores", {}) if name != "combined"]
 
     def score(self, metric: str, part: str = "combined") -> float | None:
-        """A metric of the combination or of an expert; one expert alone is the combination."""
+        """A metric of the combination or of a part; None where there is no such part."""
         scores = self.report.get("scores", {})
         value = scores.get(part, {}).get(metric)
         return None if value is None else float(value)

@@ -84,6 +84,10 @@ def _content(text: str | None, recall: str | None) -> str:
     content = sys.stdin.read() if text == "-" else text or ""
     if recall is None and not content.strip():
         raise DataError("the text is empty; give one as the last argument, or - and one on stdin")
+    from glocal.data.corpus import surrogate_in
+
+    if problem := surrogate_in(content):
+        raise DataError(problem)
     return content
 
 

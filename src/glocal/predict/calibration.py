@@ -18,9 +18,9 @@ from glocal.systems.calibration import Calibration, log_features
 
 __all__ = ["calibrate", "fit_calibration", "fit_calibration_to"]
 
-_CLIP = (1e-7, 1.0 - 1e-7)  # no entry may outweigh the rest
+_CLIP = (1e-4, 1.0 - 1e-4)  # no entry may outweigh the rest
 _BOUNDS = (0.05, 20.0)
-_PRIOR = 5.0  # pulls towards no change, as much as a handful of entries would
+_PRIOR = 20.0  # pulls towards no change, as much as a handful of entries would
 
 
 def fit_calibration(scores: NDArray[np.floating], hits: NDArray[np.bool_]) -> Calibration:

@@ -68,7 +68,7 @@ class EvaluationReport:
         deduplicated: As `scores`, ranking metrics only, without near-duplicates; None when no
             near-duplicates were given.
         gains: Of the combination over each expert, `gains["D-last"]["P@5"]`, by paired bootstrap
-            over the documents; empty with one expert.
+            over the documents; empty where there is nothing but the combination.
         calibration: Calibration error by expert over the first max(ks) predictions of each
             document with gold; None where scores are not probabilities.
         ks: The k of metrics at k.

@@ -121,9 +121,7 @@ class Predictor:
         Raises:
             DataError: When a text is not valid Unicode.
         """
-        for number, text in enumerate(texts, 1):
-            if problem := surrogate_in(text):
-                raise DataError(f"text {number}: {problem}")
+        _check_unicode(texts)
         length = self.recipe.encoder.tokens_read
         tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
         allowed = self._allowed(only, exclude)
@@ -348,8 +346,15 @@ class Predictor:
 
     def explain_teacher(self, text: str) -> TeacherExplanation | None:
         """The similar training texts and the labels they vote for; None without a teacher."""
+        _check_unicode([text])
         teaching = self.companions.teaching
         return None if teaching is None else teaching.teacher.neighbours(text)
+
+
+def _check_unicode(texts: Sequence[str]) -> None:
+    for number, text in enumerate(texts, 1):
+        if problem := surrogate_in(text):
+            raise DataError(f"text {number}: {problem}")
 
 
 def _score_of(predictions: Predictions, label: int) -> float:

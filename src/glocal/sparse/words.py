@@ -26,6 +26,7 @@ SEPARATORS = r"[^\pL\pN\pM]+"
 _WORD_CHARACTER = r"[\pL\pN\pM]"
 _ASCII_WORD = re.compile(r"[a-z0-9]+")  # of lower-cased text
 _FEW_TEXTS = 8
+_FEW_CHARACTERS = 20_000  # beyond ASCII; of more Arrow makes up for its start
 MAX_CHARACTERS = 64
 PIECE_CHARACTERS = 4
 # A record without line breaks is all title; beyond this many characters it hardly is one.
@@ -50,7 +51,9 @@ class WordBatch:
 def split_words(texts: Sequence[str] | pa.Array) -> WordBatch:
     """Cut texts into words."""
     if len(texts) <= _FEW_TEXTS:
-        return _split_few(texts.to_pylist() if isinstance(texts, pa.Array) else texts)
+        few = texts.to_pylist() if isinstance(texts, pa.Array) else texts
+        if sum(0 if text.isascii() else len(text) for text in few) <= _FEW_CHARACTERS:
+            return _split_few(few)
     return _split_any(texts)
 
 

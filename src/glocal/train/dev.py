@@ -14,7 +14,7 @@ from glocal.data.corpus import Corpus
 from glocal.data.tokens import TokenStore, tokenise
 from glocal.errors import DataError
 from glocal.labels.space import LabelSpace
-from glocal.predict.calibration import fit_calibration_to
+from glocal.predict.calibration import calibrate, fit_calibration_to
 from glocal.predict.combining import Pool, fit_weights
 from glocal.predict.documents import score_documents
 from glocal.predict.evaluation import evaluate_predictions, metric_value
@@ -125,6 +125,7 @@ class DevEvaluator:
         mean_gold = round(self.gold.nnz / np.count_nonzero(np.diff(self.gold.indptr)))
         depth = min(max(_CALIBRATED, mean_gold), _DEV_K)
         calibration = fit_calibration_to(found[COMBINED], self.gold, depth=depth)
+        found[COMBINED] = calibrate(found[COMBINED], calibration)
         report = evaluate_predictions(
             found, self.gold, counts=self.labels.counts, n_train=self.labels.n_documents
         )
