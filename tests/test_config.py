@@ -327,3 +327,9 @@ def test_circles_are_found_under_any_spelling_of_a_path(tmp_path):
 def test_an_enormous_number_is_a_problem_and_no_crash():
     with pytest.raises(ConfigError, match=r"train\.warmup.*\n.*train\.rates"):
         load_recipe("glocalxml", [f"train.warmup={10**400}", f"train.rates.encoder={10**400}"])
+
+
+def test_recipes_as_published_combine_by_the_mean():
+    published = [name for name in recipe_names() if "-paper-" in name and "aplc" not in name]
+    assert len(published) > 10
+    assert {load_recipe(name).combine for name in published} == {"mean"}

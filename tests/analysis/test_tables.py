@@ -146,3 +146,8 @@ def test_wrong_tables(tmp_path, text, message):
 def test_missing_table(tmp_path):
     with pytest.raises(ConfigError, match="cannot read the table"):
         load_table(str(tmp_path / "none.toml"))
+
+
+def test_treaderxml_learns_no_weights_on_dev_as_in_the_paper():
+    recipes = resolve(load_table("treaderxml-table3"))
+    assert {recipe.combine for recipe in recipes.values()} == {"mean"}

@@ -14,6 +14,7 @@ from glocal.labels.space import LabelSpace
 from glocal.predict.combining import fit_weights
 from glocal.predict.predictor import Predictor
 from glocal.systems.base import COMBINED, MEAN, LabelStatistics
+from glocal.systems.calibration import Calibration
 from glocal.systems.combination import Combination
 from glocal.systems.registry import build_system
 from glocal.train.dev import DevEvaluator, _share_outside
@@ -195,3 +196,20 @@ def test_every_process_learns_the_same_as_one_alone():
     assert first[0].bias == pytest.approx(combination.bias, rel=1e-3)
     assert first[1]["combined"] == pytest.approx(scores["combined"])
     assert first[2].to_mapping() == pytest.approx(calibration.to_mapping(), rel=1e-3)
+
+
+@pytest.mark.parametrize(("gold_labels", "depth"), [(1, 5), (8, 8), (12, 12)])
+def test_the_calibration_looks_at_as_many_labels_as_texts_have(gold_labels, depth, tmp_path):
+    depths = []
+
+    def noting(predictions, gold, *, depth):
+        depths.append(depth)
+        return Calibration()
+
+    names = sorted({label for row in UNEVEN.labels() for label in row})
+    assert len(names) >= gold_labels
+    dev = Corpus.from_texts(DEV.texts(), [names[:gold_labels]] * len(DEV))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glocal.train.dev.fit_calibration_to", noting)
+        train(tiny_recipe("glocalxml", "train.epochs=1"), tmp_path / "m", corpus=UNEVEN, dev=dev)
+    assert depths == [depth]
