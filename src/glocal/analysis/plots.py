@@ -72,8 +72,7 @@ def line_plot(
         axes[-1].set_xlabel(x_label)
         axes[-1].set_xticks(list(x))
         figure.align_ylabels(axes)
-        if any(len(panel.series) > 1 for panel in panels):
-            _legend(figure, axes, theme, "top")
+        _legend(figure, axes, theme, "top")
 
     return _save(stem, draw, size=(6.4, 1.4 + 2.6 * len(panels)), title=title, note=note)
 
@@ -151,12 +150,10 @@ def _legend(figure: Any, axes: Sequence[Any], theme: Theme, place: str) -> None:
 
     `top` is above the first panel and below the title, for a panel as wide as the figure.
     """
-    drawn: dict[str, Any] = {}
-    for axis in axes:
-        handles, labels = axis.get_legend_handles_labels()
-        drawn |= dict(zip(labels, handles, strict=True))
-    if len(drawn) < 2:
+    found = [axis.get_legend_handles_labels() for axis in axes]
+    if all(len(labels) < 2 for _, labels in found):
         return
+    drawn = {label: handle for both in found for handle, label in zip(*both, strict=True)}
     columns = max(1, int(figure.get_figwidth() * 14) // (6 + max(map(len, drawn))))
     style = {"frameon": False, "fontsize": 8, "ncols": min(columns, len(drawn)),
              "labelcolor": theme["ink"]}  # fmt: skip

@@ -30,6 +30,7 @@ class Expert(nn.Module, ABC):
         scores_rows: Whether any rows of its label tensors can be scored. If not, it has a `loss` of
             its own and gives log-odds in place of logits.
         trained: Whether it takes part in the training loss.
+        orders_all: Whether it tells all labels apart. If not, only those it suggests are in order.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Expert(nn.Module, ABC):
     label_width: int = 1
     scores_rows: bool = True
     trained: bool = True
+    orders_all: bool = True
 
     @abstractmethod
     def prepare(self, features: Features) -> State:

@@ -33,6 +33,7 @@ class SparseExpert(Expert):
     labels: Tensor
     unseen: Tensor
     trained = False
+    orders_all = False
 
     def __init__(self, *, name: str, n_labels: int, unseen: Tensor | None = None) -> None:
         super().__init__()

@@ -27,7 +27,6 @@ from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.experts.label_means import LabelMeans
 from glocal.experts.parse import ExpertSpec
-from glocal.experts.sparse import SparseExpert
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
@@ -286,13 +285,14 @@ class ExpertMixture(ExpertRanker, System):
     ) -> Tensor | None:
         """What the document expert and others put forward, where the recipe asks for candidates.
 
-        The sparse expert alone ranks its own best labels: of others it knows no order, and their
-        frequency must not make one.
+        An expert that does not tell all labels apart ranks, if alone, those it suggests: the
+        others' frequency must not put them in an order.
         """
         if not self.shortlists:
             first, *others = self._experts()
-            alone = not others and isinstance(first, SparseExpert)
-            best = first.suggestions(states[first.name]) if alone else None
+            if others or first.orders_all:
+                return None
+            best = first.suggestions(states[first.name])
             return None if best is None or best.shape[1] < k else best
         proposed = self._propose(batch, states, max(k, self.recipe.candidates.predict), allowed)
         return self._with_suggestions(proposed, states)
