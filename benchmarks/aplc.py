@@ -14,7 +14,7 @@ import statistics
 
 import torch
 
-from glocal.analysis.head_bench import (
+from glocal.lab.head_bench import (
     FlatHead,
     Workload,
     build_clusters,

@@ -114,8 +114,9 @@ def main() -> None:
 def prepare(path: Path, tokenizer_path: Path | None) -> None:
     """Read, build the label space, encode and tokenise."""
     with step("import"):
-        from glocal.data import read_corpus, tokenise
-        from glocal.labels import LabelSpace
+        from glocal.data.readers import read_corpus
+        from glocal.data.tokens import tokenise
+        from glocal.vocabulary.label_space import LabelSpace
 
         tokenizer = load_tokenizer(tokenizer_path)
     with step("read"):

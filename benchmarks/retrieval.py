@@ -60,10 +60,11 @@ def measure(options: argparse.Namespace) -> None:
     """Time the steps, then what was asked for beyond them."""
     import torch
 
+    from glocal.companions.teacher.recall import scope_recall
     from glocal.config import TeacherConfig
-    from glocal.data import read_corpus, read_label_table
-    from glocal.labels import LabelSpace
-    from glocal.retrieval import scope_recall
+    from glocal.data.label_table import read_label_table
+    from glocal.data.readers import read_corpus
+    from glocal.vocabulary.label_space import LabelSpace
 
     torch.set_num_threads(options.threads)
     with step("read"):
@@ -89,9 +90,9 @@ def measure(options: argparse.Namespace) -> None:
 
 def timed_teacher(setting, config):
     """One teacher from its vectors to the scopes of new texts."""
+    from glocal.companions.teacher.teacher_model import Teacher
     from glocal.config import EncoderConfig
     from glocal.encoders.static import build_vectors
-    from glocal.retrieval import Teacher
 
     train, dev, table, labels = setting
     with step("word vectors and their weights"):
@@ -115,9 +116,10 @@ def timed_teacher(setting, config):
 
 def compare(setting, default) -> None:
     """Recall on dev of other weightings of words, and of other sizes of scopes."""
+    from glocal.companions.teacher.recall import scope_recall
+    from glocal.companions.teacher.teacher_model import Teacher
     from glocal.config import EncoderConfig
     from glocal.encoders.static import build_vectors
-    from glocal.retrieval import Teacher, scope_recall
 
     train, dev, table, labels = setting
     settings = [

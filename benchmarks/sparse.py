@@ -52,10 +52,10 @@ def prepare(args, work):
     """Write the peers' features and the labels of both splits; return how long it took."""
     from scipy.sparse import save_npz
 
+    from glocal.companions.sparse.vectoriser import Vectoriser
     from glocal.config import SparseConfig
     from glocal.data.readers import read_corpus
-    from glocal.labels.space import LabelSpace
-    from glocal.sparse import Vectoriser
+    from glocal.vocabulary.label_space import LabelSpace
 
     train, test = (read_corpus(files(args.data, split)) for split in ("train", args.split))
     labels = LabelSpace.build(train)
@@ -79,11 +79,11 @@ def load(work, name):
 
 def ours(args, work):
     """Train and predict from the texts."""
+    from glocal.companions.sparse.sparse_model import SparseModel
     from glocal.config import SparseConfig
     from glocal.data.label_table import read_label_table
     from glocal.data.readers import read_corpus
-    from glocal.labels.space import LabelSpace
-    from glocal.sparse import SparseModel
+    from glocal.vocabulary.label_space import LabelSpace
 
     train, test = (read_corpus(files(args.data, split)) for split in ("train", args.split))
     table = Path(args.data) / "labels.jsonl"

@@ -18,8 +18,8 @@ import torch
 
 from glocal.config import load_recipe
 from glocal.data.batches import Batch
-from glocal.systems.base import LabelStatistics, Progress
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics, Progress
 from glocal.train.graphs import StepGraphs
 from glocal.train.optim import build_optimizer, set_rates
 

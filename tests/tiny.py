@@ -43,10 +43,10 @@ def tiny_recipe(name="glocalxml", *overrides):
 
 def taught(recipe, corpus, labels, table=None):
     """Statistics of the labels, word vectors and teacher, as training has them."""
-    from glocal.labels.text import label_texts
-    from glocal.systems.base import LabelStatistics
-    from glocal.systems.label_text import uses_label_text
-    from glocal.systems.teaching import teach, word_vectors
+    from glocal.companions.teacher.teaching import teach, word_vectors
+    from glocal.systems.label_texts import uses_label_text
+    from glocal.systems.system import LabelStatistics
+    from glocal.vocabulary.label_text import label_texts
 
     vectors = word_vectors(recipe, corpus, table)
     teaching = teach(recipe, corpus, labels, table, vectors)

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
         NewerFormatError,
         TrainingError,
     )
-    from glocal.labels.space import LabelSpace
     from glocal.predict.ensemble import ensemble_predict
     from glocal.predict.evaluation import EvaluationReport
-    from glocal.predict.predictions import Predictions
     from glocal.predict.predictor import Predictor
+    from glocal.ranking.predictions import Predictions
     from glocal.tagger import NotFittedError, Tagger
-    from glocal.train import fit
+    from glocal.train.run import fit
+    from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = [
     "ConfigError",
@@ -79,10 +79,10 @@ _MODULES = {
         "NewerFormatError",
         "TrainingError",
     ),
-    "glocal.labels.space": ("LabelSpace",),
+    "glocal.vocabulary.label_space": ("LabelSpace",),
     "glocal.predict.ensemble": ("ensemble_predict",),
     "glocal.predict.evaluation": ("EvaluationReport",),
-    "glocal.predict.predictions": ("Predictions",),
+    "glocal.ranking.predictions": ("Predictions",),
     "glocal.predict.predictor": ("Predictor",),
     "glocal.tagger": ("NotFittedError", "Tagger"),
     "glocal.train": ("fit",),

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from glocal.data.label_table import LabelTable
     from glocal.predict.evaluation import EvaluationReport
     from glocal.predict.explain import TagExplanation
-    from glocal.predict.predictions import Predictions
     from glocal.predict.predictor import Predictor
+    from glocal.ranking.predictions import Predictions
     from glocal.train.listener import TrainListener
 
 __all__ = ["NotFittedError", "Tagger"]
@@ -113,14 +113,14 @@ class Tagger:
             ConfigError: When a parameter or a setting is wrong.
             DataError: When texts or labels cannot be used.
         """
-        from glocal import train
         from glocal.predict.predictor import Predictor
+        from glocal.train.run import fit
 
         recipe = self._resolve()
         corpus, whole_numbers = _corpus(X, y, "X")
         dev_corpus = None if dev is None else _corpus(*dev, "dev")[0]
         home = None if out else _TemporaryHome()
-        result = train.fit(
+        result = fit(
             recipe,
             corpus,
             out=home.path if home else Path(str(out)),

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from glocal.baselines import registry
-from glocal.predict.predictions import Predictions
+from glocal.lab.baselines import baseline_registry as registry
+from glocal.ranking.predictions import Predictions
 from tests.cli.conftest import invoke, write_jsonl
 
 pytest.importorskip("sklearn")

@@ -8,8 +8,8 @@ from glocal.cli.demo_baseline import linear_baseline
 from glocal.data.builtin import BuiltinData
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelEntry, LabelTable
-from glocal.labels.space import LabelSpace
 from glocal.predict.evaluation import metric_value
+from glocal.vocabulary.label_space import LabelSpace
 from tests.cli.conftest import TINY
 from tests.tiny import tiny_corpus
 

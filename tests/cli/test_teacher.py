@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from glocal.systems.teaching import Teaching
+from glocal.companions.teacher.teaching import Teaching
 from tests.cli.conftest import write_jsonl
 from tests.tiny import ANIMALS, COLOURS
 
@@ -106,11 +106,12 @@ def taught(tmp_path, files, model, table, vectors):
     """A copy of a model's labels with a teacher beside them."""
     import shutil
 
+    from glocal.companions.teacher.teacher_model import Teacher
     from glocal.config import EncoderConfig, TeacherConfig
-    from glocal.data import read_corpus, read_label_table
+    from glocal.data.label_table import read_label_table
+    from glocal.data.readers import read_corpus
     from glocal.encoders.static import build_vectors
-    from glocal.labels import LabelSpace
-    from glocal.retrieval import Teacher
+    from glocal.vocabulary.label_space import LabelSpace
 
     for name in ("glocal.toml", "labels.parquet"):
         shutil.copy(model / name, tmp_path / name)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glocal.data import iter_documents, read_corpus
+from glocal.data.readers import iter_documents, read_corpus
 from glocal.errors import DataError
 
 GOOD = {"text": "a text", "labels": ["a"]}

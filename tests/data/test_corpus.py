@@ -2,8 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from glocal.data import Corpus
-from glocal.data.corpus import CorpusBuilder, Document
+from glocal.data.corpus import Corpus, CorpusBuilder, Document
 from glocal.errors import DataError
 
 

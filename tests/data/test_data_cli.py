@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.data import app
-from glocal.data import read_corpus
+from glocal.data.readers import read_corpus
 from glocal.errors import ConfigError, DataError
 
 runner = CliRunner()

@@ -1,4 +1,5 @@
-from glocal.data import Corpus, near_duplicate_key, near_duplicate_mask
+from glocal.data.corpus import Corpus
+from glocal.data.duplicates import near_duplicate_key, near_duplicate_mask
 
 
 def test_digits_case_and_what_follows_1500_characters_do_not_count():

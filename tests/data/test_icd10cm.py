@@ -2,8 +2,11 @@ import sys
 
 import pytest
 
-from glocal.data import icd10cm, load_builtin, read_corpus, read_label_table
+from glocal.data import icd10cm
+from glocal.data.builtin import load_builtin
 from glocal.data.duplicates import text_keys
+from glocal.data.label_table import read_label_table
+from glocal.data.readers import read_corpus
 from glocal.errors import DataError, MissingExtraError
 
 CODES = "".join(

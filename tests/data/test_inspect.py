@@ -2,9 +2,11 @@ import json
 
 import pytest
 
-from glocal.data import Corpus, LabelTable, inspect_corpora
+from glocal.data.corpus import Corpus
+from glocal.data.inspect import inspect_corpora
+from glocal.data.label_table import LabelTable
 from glocal.errors import DataError
-from glocal.labels import Bands
+from glocal.vocabulary.bands import Bands
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glocal.data import LabelEntry, LabelTable, read_label_table
-from glocal.data.label_table import find_cycles
+from glocal.data.label_table import LabelEntry, LabelTable, find_cycles, read_label_table
 from glocal.errors import DataError
 
 ROWS = [

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glocal.data import Corpus, iter_documents, read_corpus, write_corpus
+from glocal.data.corpus import Corpus
 from glocal.data.formats.detect import FORMATS
+from glocal.data.readers import iter_documents, read_corpus
+from glocal.data.writers import write_corpus
 from glocal.errors import ConfigError, MissingExtraError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda t: t.strip())

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from glocal.data import Corpus, split_corpus
+from glocal.data.corpus import Corpus
+from glocal.data.split import split_corpus
 from glocal.errors import ConfigError, DataError
 
 ROWS = st.lists(

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from glocal.data import Corpus, TokenStore, tokenise
+from glocal.data.corpus import Corpus
+from glocal.data.tokens import TokenStore, tokenise
 from glocal.errors import DataError
 
 

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from glocal.data import Corpus, write_corpus
+from glocal.data.corpus import Corpus
+from glocal.data.writers import write_corpus
 from glocal.errors import ConfigError
 
 CORPUS = Corpus.from_texts(["ä text", "two"], [["b", "a"], []], ["x", "y"])

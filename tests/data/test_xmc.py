@@ -3,7 +3,8 @@ import gzip
 import numpy as np
 import pytest
 
-from glocal.data import read_corpus, read_sparse
+from glocal.data.formats.xmc import read_sparse
+from glocal.data.readers import read_corpus
 from glocal.errors import DataError
 
 SPARSE = "3 5 4\n0,2 1:0.5 4:2\n 0:1\n3 2:1e-1\n"

@@ -10,8 +10,9 @@ import torch
 from glocal.data.batches import collate
 from glocal.errors import ConfigError, ModelError
 from glocal.predict.predictor import Predictor
-from glocal.systems.base import COMBINED, LabelStatistics, Progress
+from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics, Progress
 from tests.encoders.folders import texts
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.train.runs import losses, train, train_in_processes, weights

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glocal.config import EncoderConfig, TeacherConfig
-from glocal.data import Corpus
+from glocal.data.corpus import Corpus
 from glocal.encoders.loading import load_pretrained
 from glocal.encoders.static import StaticVectors, build_vectors, load_vectors
 from glocal.encoders.word_lookup import EncoderLookup, VocabularyLookup

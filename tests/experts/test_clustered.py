@@ -8,10 +8,11 @@ from glocal.encoders.encoder import Features
 from glocal.errors import ConfigError
 from glocal.experts.document import DocumentExpert
 from glocal.heads.aplc import APLC
-from glocal.heads.clusters import label_clusters
+from glocal.heads.frequency_clusters import label_clusters
 from glocal.predict.predictor import Predictor
-from glocal.systems.base import COMBINED, LabelStatistics, Progress
+from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics, Progress
 from glocal.train.run import fit
 from tests.tiny import tiny_corpus, tiny_recipe
 

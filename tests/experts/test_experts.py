@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from glocal.config import AttentionConfig, DocumentConfig
+from glocal.config.expert_names import check_expert_names, parse_experts
 from glocal.encoders.encoder import Features
 from glocal.errors import ConfigError
 from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
-from glocal.experts.parse import check_expert_names, parse_experts
 
 B, T, H, L = 3, 6, 8, 11
 

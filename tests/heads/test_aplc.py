@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional
 
 from glocal.heads.aplc import APLC, tail_width
-from glocal.heads.clusters import cluster_priors, label_clusters
+from glocal.heads.frequency_clusters import cluster_priors, label_clusters
 
 COUNTS = np.array([3, 0, 14, 1, 60, 0, 2, 7, 1, 25, 4, 1, 2])
 WIDTH = 8

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glocal.errors import ConfigError
-from glocal.heads.clusters import cluster_priors, label_clusters, partition_sizes
+from glocal.heads.frequency_clusters import cluster_priors, label_clusters, partition_sizes
 
 
 def test_labels_are_cut_by_falling_training_frequency():

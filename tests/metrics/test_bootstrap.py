@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from glocal.metrics import BootstrapResult, DocumentScores, bootstrap, paired_bootstrap
+from glocal.metrics import bootstrap
+from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
+from glocal.metrics.documents import DocumentScores
 
 
 def test_equal_models_do_not_differ():

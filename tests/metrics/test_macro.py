@@ -5,7 +5,8 @@ import pytest
 from napkinxc import metrics as napkin
 from scipy import sparse
 
-from glocal.metrics import judge, label_counts, macro_scores
+from glocal.metrics.macro import label_counts, macro_scores
+from glocal.metrics.ranking import judge
 
 # Gold: label 0 in both documents, 1 in the first, 2 never, 3 (never predicted) in the second.
 GOLD = sparse.csr_matrix(np.array([[1, 1, 0, 0, 0], [1, 0, 0, 1, 0], [0, 0, 0, 0, 0]]))

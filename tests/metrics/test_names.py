@@ -3,7 +3,7 @@
 import pytest
 
 from glocal import metrics
-from glocal.metrics.names import MetricName, parse_metric_name
+from glocal.metrics.metric_names import MetricName, parse_metric_name
 
 
 @pytest.mark.parametrize(

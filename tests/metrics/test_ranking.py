@@ -7,20 +7,9 @@ from hypothesis import given, settings
 from napkinxc import metrics as napkin
 from scipy import sparse
 
-from glocal.metrics import (
-    best_weights,
-    hit_matrix,
-    inverse_propensity,
-    judge,
-    ndcg_at_k,
-    precision_at_k,
-    prepare_gold,
-    psndcg_at_k,
-    psp_at_k,
-    r_precision_at_k,
-    recall_at_k,
-    weigh,
-)
+from glocal.metrics.gold import best_weights, hit_matrix, prepare_gold
+from glocal.metrics.propensity import inverse_propensity, psndcg_at_k, psp_at_k, weigh
+from glocal.metrics.ranking import judge, ndcg_at_k, precision_at_k, r_precision_at_k, recall_at_k
 
 RANKING = [precision_at_k, recall_at_k, r_precision_at_k, ndcg_at_k]
 K = 5

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glocal.metrics import expected_calibration_error
+from glocal.metrics.reliability import expected_calibration_error
 
 
 def test_closed_form():

@@ -5,7 +5,8 @@ import pytest
 from napkinxc import metrics as napkin
 from scipy import sparse
 
-from glocal.metrics import judge, micro_scores
+from glocal.metrics.ranking import judge
+from glocal.metrics.threshold import micro_scores
 
 GOLD = sparse.csr_matrix(np.array([[1, 0, 0, 1], [0, 1, 1, 0], [0, 0, 0, 0]]))
 INDICES = np.array([[0, 1, 2], [3, 1, -1], [0, 1, 2]])

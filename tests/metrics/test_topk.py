@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from glocal.metrics import merge_topk, sort_topk
+from glocal.metrics.topk_order import merge_topk, sort_topk
 
 INF = np.inf
 

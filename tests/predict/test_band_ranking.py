@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from glocal.data import Corpus, LabelTable
-from glocal.labels import Bands, LabelSpace
+from glocal.data.corpus import Corpus
+from glocal.data.label_table import LabelTable
 from glocal.metrics.documents import DocumentScores
 from glocal.predict.band_ranking import Interval, rank_within_bands
-from glocal.predict.predictions import Predictions
+from glocal.ranking.predictions import Predictions
+from glocal.vocabulary.bands import Bands
+from glocal.vocabulary.label_space import LabelSpace
 
 TRAIN = Corpus.from_texts(
     [f"t{i}" for i in range(8)],

@@ -9,9 +9,9 @@ import pytest
 
 from glocal.data.corpus import Document
 from glocal.errors import ConfigError
-from glocal.labels.space import LabelSpace
 from glocal.predict.bulk import open_writer, predict_rows, prediction_rows
-from glocal.predict.predictions import Predictions
+from glocal.ranking.predictions import Predictions
+from glocal.vocabulary.label_space import LabelSpace
 
 LABELS = LabelSpace(["a", "b", "c"], ["A", "B", "C"], [""] * 3, [()] * 3, np.ones(3, np.int64), 3)
 

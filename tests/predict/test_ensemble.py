@@ -3,10 +3,10 @@ import pytest
 
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, ModelError
-from glocal.labels.space import LabelSpace
 from glocal.predict import ensemble
 from glocal.predict.ensemble import ensemble_labels, ensemble_predict
-from glocal.predict.predictions import Predictions
+from glocal.ranking.predictions import Predictions
+from glocal.vocabulary.label_space import LabelSpace
 
 N_LABELS = 40
 

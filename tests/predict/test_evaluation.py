@@ -9,11 +9,12 @@ from rich.console import Console
 from scipy import sparse
 
 from glocal.errors import ConfigError, DataError
-from glocal.labels.bands import Bands
-from glocal.metrics import inverse_propensity, judge, psp_at_k, weigh
+from glocal.metrics.propensity import inverse_propensity, psp_at_k, weigh
+from glocal.metrics.ranking import judge
 from glocal.predict.evaluation import compare, evaluate_predictions, metric_value
-from glocal.predict.predictions import Predictions
-from glocal.predict.tables import report_markdown, report_tables
+from glocal.predict.report_tables import report_markdown, report_tables
+from glocal.ranking.predictions import Predictions
+from glocal.vocabulary.bands import Bands
 
 N_LABELS, N_UNSEEN, N_TRAIN, K = 20, 3, 1000, 5
 COUNTS = np.array([0, 1, 20, 21, 100, 101] + [30] * 14)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from glocal.errors import ConfigError
 from glocal.predict.explain import Span, _top_words
-from glocal.systems.base import COMBINED
+from glocal.ranking.ranker import COMBINED
 from tests.encoders.folders import xlnet_folder
 from tests.predict.test_predictor import predictor_of
 from tests.tiny import SYSTEM_RECIPES

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from glocal.companions.companion import Companions
 from glocal.errors import ConfigError, DataError
-from glocal.labels.space import LabelSpace
 from glocal.predict.predictor import Predictor
-from glocal.systems.base import COMBINED, MEAN
-from glocal.systems.calibration import Calibration
-from glocal.systems.combination import Combination
-from glocal.systems.companions import Companions
+from glocal.ranking.calibration import Calibration
+from glocal.ranking.combination import Combination
+from glocal.ranking.ranker import COMBINED, MEAN
+from glocal.storage.model_directory import StoredModel
 from glocal.systems.registry import build_system
-from glocal.systems.store import StoredModel
+from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import SYSTEM_RECIPES, taught, tiny_corpus, tiny_recipe
 
 TEXTS = [document.text for document in tiny_corpus(9, seed=1).documents()]

@@ -12,11 +12,12 @@ from glocal.config import load_recipe
 from glocal.data.batches import collate
 from glocal.errors import ConfigError
 from glocal.heads.aplc import APLC
-from glocal.heads.clusters import label_clusters
+from glocal.heads.frequency_clusters import label_clusters
 from glocal.predict.predictor import Predictor
-from glocal.systems.aplc_topk import aplc_topk
-from glocal.systems.base import COMBINED, LabelStatistics, Progress
+from glocal.ranking.aplc_topk import aplc_topk
+from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics, Progress
 from glocal.train.run import fit
 from tests.encoders.folders import xlnet_folder
 from tests.tiny import tiny_corpus, tiny_recipe

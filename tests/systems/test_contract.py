@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 import torch
 
+from glocal.companions.companion import Companions
 from glocal.data.batches import collate
 from glocal.data.tokens import TokenStore
 from glocal.errors import Interrupted
-from glocal.labels.space import LabelSpace
-from glocal.predict.documents import score_documents
 from glocal.predict.predictor import Predictor
-from glocal.systems.base import COMBINED, Progress
-from glocal.systems.calibration import Calibration
-from glocal.systems.companions import Companions
+from glocal.predict.topk_documents import score_documents
+from glocal.ranking.calibration import Calibration
+from glocal.ranking.ranker import COMBINED
+from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.mixture import ExpertMixture
 from glocal.systems.registry import SYSTEMS, build_system
-from glocal.systems.store import StoredModel, load_model, save_model
+from glocal.systems.system import Progress
+from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import SYSTEM_RECIPES, taught, tiny_corpus, tiny_recipe
 from tests.train.runs import (
     Recorder,

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data import Corpus, LabelTable
 from glocal.data.batches import collate
+from glocal.data.corpus import Corpus
+from glocal.data.label_table import LabelTable
 from glocal.errors import ConfigError
-from glocal.predict import Predictor
-from glocal.systems.base import LabelStatistics, Progress
+from glocal.predict.predictor import Predictor
 from glocal.systems.registry import build_system
-from glocal.train import fit
+from glocal.systems.system import LabelStatistics, Progress
+from glocal.train.run import fit
 from tests.tiny import tiny_recipe
 
 COUNTS = np.array([5, 0, 3, 2, 0, 1])

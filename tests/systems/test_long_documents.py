@@ -8,8 +8,9 @@ from glocal.data.batches import collate
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, Interrupted
 from glocal.predict.predictor import Predictor
-from glocal.systems.base import COMBINED, LabelStatistics, Progress
+from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics, Progress
 from tests.encoders.folders import xlnet_folder
 from tests.predict.test_explain import check_spans
 from tests.predict.test_predictor import dense, predictor_of

@@ -7,13 +7,13 @@ import torch
 from torch.nn import functional
 
 from glocal.config import load_recipe
+from glocal.config.expert_names import parse_experts
 from glocal.data.batches import collate
 from glocal.data.tokens import TokenStore
-from glocal.experts.parse import parse_experts
-from glocal.labels.space import LabelSpace
 from glocal.losses.diversity import diversity
-from glocal.systems.base import LabelStatistics, Progress
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics, Progress
+from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import tiny_corpus, tiny_recipe
 
 BEFORE, AFTER = Progress(0, 100), Progress(99, 100)

@@ -6,9 +6,9 @@ import torch
 
 from glocal.data.batches import collate
 from glocal.errors import ConfigError
-from glocal.systems.base import LabelStatistics, Progress
 from glocal.systems.mixture import initial_bias
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics, Progress
 from tests.tiny import tiny_recipe
 
 COUNTS = np.array([5, 1, 3, 2, 2, 1])

@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data import LabelTable
+from glocal.companions.companion import SparseCompanion
+from glocal.companions.feature_names import SPARSE, SPARSE_ODDS
+from glocal.companions.sparse.sparse_model import SparseModel
+from glocal.data.label_table import LabelTable
 from glocal.encoders.encoder import Features
 from glocal.errors import ConfigError
 from glocal.experts.scattered import at_labels
-from glocal.experts.sparse import SPARSE, SPARSE_ODDS, SparseExpert
-from glocal.labels.space import LabelSpace
+from glocal.experts.sparse import SparseExpert
 from glocal.predict.predictor import Predictor
-from glocal.sparse.model import SparseModel
-from glocal.systems.combination import Combination
-from glocal.systems.companions import SparseCompanion
+from glocal.ranking.combination import Combination
 from glocal.systems.registry import build_system
+from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import taught, tiny_corpus, tiny_recipe
 from tests.train.runs import train
 
@@ -135,7 +136,7 @@ def test_a_model_of_it_alone_needs_no_encoder(tmp_path):
 
 
 def test_alone_it_ranks_none_but_its_own_best_however_rare_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr("glocal.systems.companions._BEST", 4)
+    monkeypatch.setattr("glocal.companions.companion._BEST", 4)
     train(alone(), tmp_path / "m", corpus=TRAIN, dev=DEV)
     predictor = Predictor.load(tmp_path / "m", device="cpu")
     predictor.system.combination = Combination({"S": 0.1}, 0.0, -9.0)

@@ -8,21 +8,22 @@ import pytest
 import torch
 from scipy.special import logit
 
+from glocal.companions.companion import Companions
+from glocal.companions.teacher.teaching import uses_teacher
 from glocal.config import load_recipe
 from glocal.data.batches import collate
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.data.tokens import TokenStore
 from glocal.errors import ConfigError, DataError, Interrupted, TrainingError
-from glocal.experts.reading import SelfAttention
-from glocal.labels.space import LabelSpace
-from glocal.predict.documents import score_documents
+from glocal.experts.reading_network import SelfAttention
 from glocal.predict.predictor import Predictor
-from glocal.systems.base import COMBINED, Progress
-from glocal.systems.companions import Companions
+from glocal.predict.topk_documents import score_documents
+from glocal.ranking.ranker import COMBINED
+from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.registry import build_system
-from glocal.systems.store import StoredModel, load_model, save_model
-from glocal.systems.teaching import uses_teacher
+from glocal.systems.system import Progress
+from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import taught, tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, train
 

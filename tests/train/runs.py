@@ -10,7 +10,8 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-from glocal.train import TrainListener, fit
+from glocal.train.listener import TrainListener
+from glocal.train.run import fit
 from tests.tiny import tiny_corpus
 
 ROOT = Path(__file__).parents[2]

@@ -10,14 +10,15 @@ import pytest
 import torch
 
 from glocal.data.corpus import Corpus
-from glocal.labels.space import LabelSpace
-from glocal.predict.combining import fit_weights
 from glocal.predict.predictor import Predictor
-from glocal.systems.base import COMBINED, MEAN, LabelStatistics
-from glocal.systems.calibration import Calibration
-from glocal.systems.combination import Combination
+from glocal.ranking.calibration import Calibration
+from glocal.ranking.combination import Combination
+from glocal.ranking.fit_combination import fit_weights
+from glocal.ranking.ranker import COMBINED, MEAN
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics
 from glocal.train.dev import DevEvaluator, _share_outside
+from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.train.runs import train
 

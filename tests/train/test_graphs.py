@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from glocal.data.batches import collate
-from glocal.systems.base import LabelStatistics, Progress
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics, Progress
 from tests.tiny import tiny_recipe
 
 pytestmark = [

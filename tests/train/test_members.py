@@ -12,8 +12,8 @@ from glocal.config import load_recipe
 from glocal.errors import ConfigError, Interrupted, TrainingError
 from glocal.predict.ensemble import ensemble_predict
 from glocal.predict.predictor import Predictor
-from glocal.systems.members import mixtures_of
-from glocal.train import TrainListener
+from glocal.systems.mixture_ensemble import mixtures_of
+from glocal.train.listener import TrainListener
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, train, train_in_processes
 

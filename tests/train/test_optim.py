@@ -6,8 +6,8 @@ import torch
 
 from glocal.config import TrainConfig
 from glocal.errors import ConfigError
-from glocal.systems.base import LabelStatistics
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics
 from glocal.train.optim import build_optimizer, schedule_factor, set_rates
 from tests.tiny import tiny_recipe
 

@@ -8,7 +8,7 @@ import pytest
 import glocal.train.planning
 from glocal.config import load_recipe
 from glocal.errors import ConfigError, Interrupted, TrainingError
-from glocal.systems.store import load_model
+from glocal.storage.model_directory import load_model
 from glocal.train.budget import Speed
 from glocal.train.checkpoint import RunFolder
 from glocal.train.engine import Engine

@@ -34,7 +34,7 @@ from glocal.cli.studies import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from glocal.analysis.study import Outcome
+    from glocal.lab.study import Outcome
 
 __all__ = ["app"]
 
@@ -77,7 +77,9 @@ def ablate(
     aplc-figure4, aplc-figure5, or a TOML file. When the command is repeated, finished variants are
     skipped and interrupted ones resume.
     """
-    from glocal.analysis.tables import (
+    from glocal.config import parse_override
+    from glocal.errors import ConfigError
+    from glocal.lab.variant_tables import (
         check_seeds,
         load_table,
         over_seeds,
@@ -86,8 +88,6 @@ def ablate(
         seeded_name,
         select,
     )
-    from glocal.config import parse_override
-    from glocal.errors import ConfigError
 
     asked = load_table(table)
     chosen = [variant.name for variant in select(asked.variants, only or ())]
@@ -102,16 +102,16 @@ def ablate(
     if numbers:
         check_seeds(recipes.values(), numbers)
     if plots:
-        from glocal.analysis.plots import check_plots
+        from glocal.lab.plots import check_plots
 
         check_plots()
     check_folder(out)
     check_reuse(reuse or (), overwrite=overwrite)
     data = read_study_data(train, dev, test, reading, labels=labels)
 
-    from glocal.analysis.ablation import Ablation
-    from glocal.analysis.seeds import SeededAblation
-    from glocal.analysis.study import Study
+    from glocal.lab.ablation import Ablation
+    from glocal.lab.seeds import SeededAblation
+    from glocal.lab.study import Study
 
     study = Study(
         variants.variants,

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from glocal.data.corpus import Corpus
-    from glocal.labels.bands import Bands
     from glocal.predict.evaluation import EvaluationReport
+    from glocal.vocabulary.bands import Bands
 
 __all__ = ["app"]
 
@@ -87,11 +87,11 @@ def layers(
     command goes on with what is not finished.
     """
     wanted = None if only is None else _parse_layers(only)
-    from glocal.analysis.layers import LayerSweep, layer_table, on_layers
-    from glocal.analysis.tables import resolve
+    from glocal.lab.layers import LayerSweep, layer_table, on_layers
+    from glocal.lab.variant_tables import resolve
 
     if plots:
-        from glocal.analysis.plots import check_plots
+        from glocal.lab.plots import check_plots
 
         check_plots()
     table = layer_table(second_expert=second_expert, recipe=recipe, overrides=override or ())
@@ -101,7 +101,7 @@ def layers(
     check_reuse(reuse or (), overwrite=overwrite)
     data = read_study_data(train, dev, test, reading)
 
-    from glocal.analysis.study import Study
+    from glocal.lab.study import Study
 
     study = Study(
         table.variants,
@@ -153,7 +153,7 @@ def bands(
     reading: Reading,
 ) -> None:
     """Macro precision, recall and F1 by label frequency, one or two models side by side."""
-    from glocal.labels.bands import Bands
+    from glocal.vocabulary.bands import Bands
 
     models, file = split_models_and_file(paths, command="analyze bands", most=2)
     if len(set(models)) < len(models):
@@ -161,7 +161,7 @@ def bands(
     ranges = Bands() if band_ranges is None else Bands.parse(band_ranges)
     check_folder(out)
     if plots and out is not None:
-        from glocal.analysis.plots import check_plots
+        from glocal.lab.plots import check_plots
 
         check_plots()
     corpus = read_file(file, **reading)
@@ -169,7 +169,7 @@ def bands(
         path: _evaluate(path, corpus, ranges, k=k, device=device, batch_size=batch_size)
         for path in models
     }
-    from glocal.analysis.bands import BandComparison
+    from glocal.lab.band_report import BandComparison
 
     result = BandComparison(_series(reports, experts=experts), k=k, source=file)
     written = [] if out is None else result.write(out, plots=plots)

@@ -38,12 +38,12 @@ def heads(
 
     Labels and texts are made up, so no data is needed; 670K labels take about 8 GB of memory.
     """
-    from glocal.analysis.heads import LABEL_COUNTS, measure_heads
+    from glocal.lab.heads import LABEL_COUNTS, measure_heads
 
     counts = LABEL_COUNTS if labels is None else _parse_counts(labels)
     check_folder(out)
     if plots and out is not None:
-        from glocal.analysis.plots import check_plots
+        from glocal.lab.plots import check_plots
 
         check_plots()
     with console.progress_bar("measuring", unit="layers") as progress:

@@ -18,9 +18,9 @@ from glocal.cli.studies import read_study_data
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from glocal.analysis.benchmark import BenchmarkView
-    from glocal.analysis.benchmark_rows import Contender, Row
-    from glocal.baselines.registry import BaselineSpec
+    from glocal.lab.baselines.baseline_registry import BaselineSpec
+    from glocal.lab.benchmark.benchmark import BenchmarkView
+    from glocal.lab.benchmark.benchmark_rows import Contender, Row
     from glocal.metrics.bootstrap import BootstrapResult
 
 __all__ = ["Seed", "Threads", "app", "benchmark_view"]
@@ -72,10 +72,10 @@ def baseline(
     if name is None:
         _list(as_json=as_json)
         return
-    from glocal.analysis.benchmark import Conditions, measure_alone, usable_cores
-    from glocal.analysis.benchmark_documents import load_comparable
-    from glocal.analysis.benchmark_rows import baseline_contender
     from glocal.errors import ConfigError
+    from glocal.lab.benchmark.benchmark import Conditions, measure_alone, usable_cores
+    from glocal.lab.benchmark.benchmark_documents import load_comparable
+    from glocal.lab.benchmark.benchmark_rows import baseline_contender
 
     contender = baseline_contender(name, matched=matched, seed=seed)
     if train is None or test is None:
@@ -112,7 +112,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
 
 
 def _compare(folder: Path, against: Path) -> dict[str, BootstrapResult]:
-    from glocal.analysis.benchmark_documents import compare_folders
+    from glocal.lab.benchmark.benchmark_documents import compare_folders
 
     return compare_folders(folder, against)
 
@@ -130,7 +130,7 @@ def _as_dict(row: Row, comparison: dict[str, BootstrapResult] | None) -> dict[st
 
 
 def _list(*, as_json: bool) -> None:
-    from glocal.baselines.registry import BASELINES, PIP
+    from glocal.lab.baselines.baseline_registry import BASELINES, PIP
 
     if as_json:
         typer.echo(json.dumps([_spec_dict(spec) for spec in BASELINES.values()], indent=2))
@@ -147,7 +147,7 @@ def _list(*, as_json: bool) -> None:
 
 
 def _spec_dict(spec: BaselineSpec) -> dict[str, Any]:
-    from glocal.baselines.registry import PIP
+    from glocal.lab.baselines.baseline_registry import PIP
 
     return {
         "name": spec.name,
@@ -162,7 +162,7 @@ def _spec_dict(spec: BaselineSpec) -> dict[str, Any]:
 
 
 def _show(row: Row, comparison: dict[str, BootstrapResult] | None, against: Path | None) -> None:
-    from glocal.analysis.benchmark_page import comparison_grid, cost_grid, row_grids
+    from glocal.lab.benchmark.benchmark_page import comparison_grid, cost_grid, row_grids
 
     grids = row_grids([row])
     if comparison is not None:
@@ -173,8 +173,8 @@ def _show(row: Row, comparison: dict[str, BootstrapResult] | None, against: Path
 
 def benchmark_view() -> BenchmarkView:
     """Shows which row is at work, for how long, and what came out."""
-    from glocal.analysis.benchmark import BenchmarkView
     from glocal.cli.training_progress import format_scores, format_seconds
+    from glocal.lab.benchmark.benchmark import BenchmarkView
 
     class View(BenchmarkView):
         """On stderr, like all progress: a line that changes on a terminal, a line now and then."""

@@ -26,9 +26,9 @@ from glocal.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from glocal.analysis.benchmark_page import ResultsPage
-    from glocal.analysis.benchmark_rows import Row
-    from glocal.analysis.study import StudyData
+    from glocal.lab.benchmark.benchmark_page import ResultsPage
+    from glocal.lab.benchmark.benchmark_rows import Row
+    from glocal.lab.study import StudyData
 
 __all__ = ["app"]
 
@@ -85,8 +85,13 @@ def benchmark(
     if report_only:
         _show(_page(out, metric), as_json=as_json)
         return
-    from glocal.analysis.benchmark import Benchmark, Conditions, choose_contenders, usable_cores
-    from glocal.analysis.benchmark_page import check_metric
+    from glocal.lab.benchmark.benchmark import (
+        Benchmark,
+        Conditions,
+        choose_contenders,
+        usable_cores,
+    )
+    from glocal.lab.benchmark.benchmark_page import check_metric
 
     check_metric(metric)
     contenders = choose_contenders(
@@ -123,7 +128,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _note_missing() -> None:
-    from glocal.baselines.registry import BASELINES, PIP
+    from glocal.lab.baselines.baseline_registry import BASELINES, PIP
 
     missing = [name for name, spec in BASELINES.items() if not spec.version]
     if missing:
@@ -144,8 +149,8 @@ def _read(
 
 def _page(out: Path, metric: str) -> ResultsPage:
     """Write the page of the rows there are."""
-    from glocal.analysis.benchmark import all_rows, read_manifest
-    from glocal.analysis.benchmark_page import ResultsPage
+    from glocal.lab.benchmark.benchmark import all_rows, read_manifest
+    from glocal.lab.benchmark.benchmark_page import ResultsPage
 
     page = ResultsPage(all_rows(out), read_manifest(out), out=out, metric=metric)
     console.note("\n".join(["Written:", *(f"  {path}" for path in page.write())]))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glocal.cli import console
-from glocal.predict.predictions import Predictions
+from glocal.ranking.predictions import Predictions
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

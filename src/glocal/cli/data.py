@@ -57,7 +57,7 @@ def inspect(
 
     from glocal.data.inspect import inspect_corpora
     from glocal.data.label_table import read_label_table
-    from glocal.labels.bands import Bands
+    from glocal.vocabulary.bands import Bands
 
     report = inspect_corpora(
         files,

@@ -20,9 +20,9 @@ from glocal.cli.options import Device, Override
 
 if TYPE_CHECKING:
     from glocal.data.builtin import BuiltinData
-    from glocal.labels.space import LabelSpace
     from glocal.predict.evaluation import EvaluationReport
     from glocal.predict.predictor import Predictor
+    from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["EXAMPLES", "app"]
 
@@ -76,7 +76,7 @@ def demo(
     from glocal.cli.train import summary
     from glocal.cli.training_progress import TrainingProgress
     from glocal.predict.predictor import Predictor
-    from glocal.train import fit
+    from glocal.train.run import fit
 
     console.note(f"Training on {len(data.train):,} texts with the recipe '{recipe}' …")
     with TrainingProgress() as progress:

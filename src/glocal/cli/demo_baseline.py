@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
-    from glocal.labels.space import LabelSpace
-    from glocal.predict.predictions import Predictions
+    from glocal.ranking.predictions import Predictions
+    from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["linear_baseline"]
 
@@ -35,8 +35,8 @@ def linear_baseline(
         k: Labels for each text.
         progress: Called with (labels done, labels in all).
     """
-    from glocal.baselines.features import TextFeatures
-    from glocal.baselines.linear_svm import LinearSVM
+    from glocal.lab.baselines.linear_svm import LinearSVM
+    from glocal.lab.baselines.tfidf import TextFeatures
 
     baseline = LinearSVM(
         SETTINGS,

@@ -26,9 +26,9 @@ from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
-    from glocal.labels.space import LabelSpace
     from glocal.predict.evaluation import EvaluationReport
-    from glocal.predict.predictions import Predictions
+    from glocal.ranking.predictions import Predictions
+    from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["app"]
 

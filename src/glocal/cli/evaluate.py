@@ -83,7 +83,7 @@ def evaluate(
     if more_gold and not within_bands:
         raise ConfigError("--more-gold says which labels compete within bands; add --within-bands")
 
-    from glocal.labels.bands import Bands
+    from glocal.vocabulary.bands import Bands
 
     options: dict[str, Any] = {
         "ks": ks,
@@ -148,7 +148,7 @@ def _evaluate(
 
 def print_report(report: EvaluationReport, *, title: str) -> None:
     """The report's tables on stdout."""
-    from glocal.predict.tables import report_tables
+    from glocal.predict.report_tables import report_tables
 
     out = console.stdout()
     out.print(title, style="bold")

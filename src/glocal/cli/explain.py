@@ -21,8 +21,8 @@ from glocal.errors import DataError
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from glocal.companions.teacher.teacher_explanation import TeacherExplanation
     from glocal.predict.explain import Span, TagExplanation
-    from glocal.retrieval.explanation import TeacherExplanation
 
 __all__ = ["app", "expert_titles", "show_explanations", "show_teacher"]
 

@@ -14,8 +14,8 @@ from glocal.cli import console
 from glocal.cli.corpora import read_file
 
 if TYPE_CHECKING:
-    from glocal.analysis.grid import Grid
-    from glocal.analysis.study import Outcome, Study, StudyData, StudyView
+    from glocal.lab.grid import Grid
+    from glocal.lab.study import Outcome, Study, StudyData, StudyView
     from glocal.train.listener import TrainListener
 
 __all__ = ["check_reuse", "finish", "read_study_data", "run_study"]
@@ -63,8 +63,8 @@ class StudyResult(Protocol):
 
 def check_reuse(folders: Sequence[Path], *, overwrite: bool) -> None:
     """Refuse folders without results, before texts are read, and what `--overwrite` contradicts."""
-    from glocal.analysis.reuse import finished_elsewhere
     from glocal.errors import ConfigError
+    from glocal.lab.reuse import finished_elsewhere
 
     if folders and overwrite:
         raise ConfigError("--overwrite trains anew, --reuse does not train; give one of them")
@@ -80,9 +80,9 @@ def read_study_data(
     labels: str | None = None,
 ) -> StudyData:
     """The texts of a study, and the names and parents of their labels."""
-    from glocal.analysis.study import StudyData
     from glocal.data.label_table import read_label_table
     from glocal.errors import ConfigError, DataError
+    from glocal.lab.study import StudyData
 
     if dev is None and test is None:  # before anything is read
         raise ConfigError("there is nothing to measure on: give --test, --dev or both")
@@ -105,8 +105,8 @@ def read_study_data(
 
 def _view() -> StudyView:
     """Shows which variant is at work, its training, and what came out."""
-    from glocal.analysis.study import DONE, StudyView
     from glocal.cli.training_progress import TrainingProgress, format_scores
+    from glocal.lab.study import DONE, StudyView
 
     class View(StudyView):
         """On stderr, like all progress."""

@@ -22,10 +22,10 @@ from glocal.errors import ConfigError, DataError, ModelError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from glocal.labels.space import LabelSpace
-    from glocal.retrieval.explanation import TeacherExplanation
-    from glocal.retrieval.recall import ScopeRecall
-    from glocal.retrieval.teacher import Teacher
+    from glocal.companions.teacher.recall import ScopeRecall
+    from glocal.companions.teacher.teacher_explanation import TeacherExplanation
+    from glocal.companions.teacher.teacher_model import Teacher
+    from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["app", "neighbour_table", "parent_table", "vote_table"]
 
@@ -101,8 +101,8 @@ def _check_no_settings(override: Sequence[str] | None, labels: str | None) -> No
 
 def _stored(folder: Path) -> tuple[Teacher, LabelSpace]:
     """The teacher of a model directory."""
-    from glocal.systems.store import read_labels
-    from glocal.systems.teaching import Teaching
+    from glocal.companions.teacher.teaching import Teaching
+    from glocal.storage.model_directory import read_labels
 
     if not (folder / "teacher").is_dir():
         raise ModelError(
@@ -117,11 +117,11 @@ def _made(
     source: str, recipe: str, override: Sequence[str], labels: str | None, reading: dict[str, Any]
 ) -> tuple[Teacher, LabelSpace]:
     """A teacher of training texts."""
+    from glocal.companions.teacher.teacher_model import Teacher
     from glocal.config import load_recipe
     from glocal.data.label_table import read_label_table
     from glocal.encoders.static import build_vectors
-    from glocal.labels.space import LabelSpace
-    from glocal.retrieval.teacher import Teacher
+    from glocal.vocabulary.label_space import LabelSpace
 
     settings = load_recipe(recipe, override)
     corpus = read_file(source, require_labels=True, **reading)
@@ -140,7 +140,7 @@ def _made(
 def _measure(
     made: Teacher, space: LabelSpace, path: str, ks: Sequence[int], reading: dict[str, Any]
 ) -> list[ScopeRecall]:
-    from glocal.retrieval.recall import scope_recall
+    from glocal.companions.teacher.recall import scope_recall
 
     corpus = read_file(path, **reading)
     with console.progress_bar("looking up similar texts") as progress:

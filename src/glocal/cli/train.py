@@ -14,7 +14,7 @@ from glocal.cli.options import Device, Labels, Override, Reading, reads_files
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from glocal.train import FitResult
+    from glocal.train.run import FitResult
 
 __all__ = ["app", "summary"]
 
@@ -60,7 +60,7 @@ def train(
     machine and --budget, and says what it chose.
     """
     from glocal.config import load_recipe
-    from glocal.experts.parse import check_expert_names
+    from glocal.config.expert_names import check_expert_names
 
     # Before the data, which takes longer to read.
     settings = load_recipe(recipe, [*(override or ()), *_budget_override(budget, override or ())])
@@ -70,7 +70,7 @@ def train(
     label_table = _label_table(labels)
 
     from glocal.cli.training_progress import TrainingProgress
-    from glocal.train import fit
+    from glocal.train.run import fit
 
     with TrainingProgress() as progress:
         result = fit(

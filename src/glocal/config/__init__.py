@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glocal.config.reading import (
+from glocal.config.recipe_files import (
     PRESETS,
     load_recipe,
     parse_override,
@@ -23,7 +23,7 @@ from glocal.config.settings import (
     TeacherConfig,
     TrainConfig,
 )
-from glocal.config.writing import recipe_to_mapping, to_toml
+from glocal.config.toml import recipe_to_mapping, to_toml
 
 __all__ = [
     "PRESETS",

@@ -42,7 +42,7 @@ CURVE_POINTS = 60
 
 
 class CountBands(Protocol):
-    """Named ranges of label counts; `glocal.labels.Bands` is one."""
+    """Named ranges of label counts; `glocal.vocabulary.Bands` is one."""
 
     @property
     def names(self) -> list[str]:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from glocal.config import DocumentConfig
 from glocal.encoders.encoder import Features
-from glocal.experts.base import Expert, State, label_bias, label_matrix, present
-from glocal.experts.label_text import LabelText, tied_tensors
+from glocal.experts.expert import Expert, State, label_bias, label_matrix, present
+from glocal.experts.tied_labels import LabelText, tied_tensors
 from glocal.heads.aplc import APLC
 
 __all__ = ["DocumentExpert"]

@@ -18,9 +18,9 @@ from torch.nn import functional
 
 from glocal.config import AttentionConfig
 from glocal.encoders.encoder import Features
-from glocal.experts.base import Expert, State, label_bias, label_matrix, present
+from glocal.experts.expert import Expert, State, label_bias, label_matrix, present
 from glocal.experts.label_means import LabelMeans
-from glocal.experts.label_text import LabelText, tied_tensors
+from glocal.experts.tied_labels import LabelText, tied_tensors
 
 __all__ = ["LabelAttentionExpert"]
 

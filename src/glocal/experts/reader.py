@@ -17,18 +17,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glocal.companions.feature_names import SCOPE, SCOPE_WEIGHT
 from glocal.config import DocumentConfig, ReaderConfig
+from glocal.config.reader_configurations import CONFIGURATIONS
 from glocal.encoders.encoder import Features
 from glocal.errors import ConfigError
-from glocal.experts.base import State
 from glocal.experts.document import DocumentExpert
-from glocal.experts.reading import CONFIGURATIONS, DualNetwork, masked_mean
+from glocal.experts.expert import State
+from glocal.experts.reading_network import DualNetwork, masked_mean
 from glocal.experts.scattered import at_labels
 
-__all__ = ["SCOPE", "SCOPE_WEIGHT", "ReaderExpert", "ScopeEncoding", "vote_odds"]
-
-# Names in `Batch.extra`: labels of the scope (B, S), −1 where there are fewer, and their votes.
-SCOPE, SCOPE_WEIGHT = "scope", "scope_weight"
+__all__ = ["ReaderExpert", "ScopeEncoding", "vote_odds"]
 
 _LARGEST = 0.99  # a vote counts at most this much: the log-odds of 1 are infinite
 

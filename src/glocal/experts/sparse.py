@@ -1,10 +1,10 @@
 """The sparse linear model as an expert, `S`: log-odds that were computed from the words of a text.
 
-The model (`glocal.sparse`) reads raw texts and is fitted before the encoder is trained; what it
-says of a text's best labels travels with the batch. Nothing here is trained by gradient: what its
-word is worth is learnt on dev with the weights of the experts. A label outside its best ones gets
-the log-odds of the last of them, which it cannot exceed. Labels without a training text have best
-ones of their own, below most others, so that they can be told from each other.
+The model (`glocal.companions.sparse`) reads raw texts and is fitted before the encoder is trained;
+the best labels of a text and their log-odds travel with the batch. Nothing here is trained by
+gradient: its weight is learnt on dev with the weights of the other experts. A label outside its
+best ones gets the log-odds of the last of them, which it cannot exceed. Labels without a training
+text have best ones of their own, below most others, so that they can be told from each other.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from glocal.companions.feature_names import SPARSE, SPARSE_ODDS
 from glocal.encoders.encoder import Features
-from glocal.experts.base import Expert, State
+from glocal.experts.expert import Expert, State
 from glocal.experts.scattered import at_labels
 
-__all__ = ["SPARSE", "SPARSE_ODDS", "SparseExpert"]
-
-SPARSE, SPARSE_ODDS = "sparse", "sparse_odds"  # in `Batch.extra`
+__all__ = ["SparseExpert"]
 
 
 class SparseExpert(Expert):

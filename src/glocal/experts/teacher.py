@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from glocal.encoders.encoder import Features
-from glocal.experts.base import Expert, State, label_bias, present
+from glocal.experts.expert import Expert, State, label_bias, present
 from glocal.experts.reader import vote_odds
 from glocal.experts.scattered import at_labels
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glocal.heads.clusters import ClusterPriors, Clusters
+from glocal.heads.frequency_clusters import ClusterPriors, Clusters
 from glocal.heads.product import log_one_minus_product, log_product, product_bce
 from glocal.losses.chunked import chunked_loss, label_chunks
 

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.data.corpus import Corpus
-from glocal.labels.bands import Bands
-from glocal.labels.space import LabelSpace
 from glocal.metrics.bootstrap import paired_bootstrap
 from glocal.metrics.documents import DocumentScores
 from glocal.metrics.ranking import judge, ndcg_at_k, r_precision_at_k
 from glocal.predict.evaluation import UNSEEN
-from glocal.predict.predictions import Predictions
+from glocal.ranking.predictions import Predictions
+from glocal.vocabulary.bands import Bands
+from glocal.vocabulary.label_space import LabelSpace
 
 if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor

@@ -22,8 +22,8 @@ from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Document
-    from glocal.labels.space import LabelSpace
-    from glocal.predict.predictions import Predictions
+    from glocal.ranking.predictions import Predictions
+    from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["TagRow", "open_writer", "predict_rows", "prediction_rows"]
 

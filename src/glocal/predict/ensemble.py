@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glocal.errors import ConfigError, ModelError
-from glocal.predict.pool import distinct_labels, scores_at
-from glocal.predict.predictions import Predictions
-from glocal.systems.store import read_labels
+from glocal.ranking.pool import distinct_labels, scores_at
+from glocal.ranking.predictions import Predictions
+from glocal.storage.model_directory import read_labels
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
-    from glocal.labels.space import LabelSpace
     from glocal.predict.predictor import Predictor
+    from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["ensemble_labels", "ensemble_predict"]
 

@@ -21,21 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.errors import ConfigError, DataError
-from glocal.labels.bands import Bands
 from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
 from glocal.metrics.documents import DocumentScores
 from glocal.metrics.macro import MacroScores, label_counts, macro_scores
-from glocal.metrics.names import MACRO, MICRO, RANKING, WEIGHTED, MetricName
+from glocal.metrics.metric_names import MACRO, MICRO, RANKING, WEIGHTED, MetricName
 from glocal.metrics.reliability import CalibrationError, expected_calibration_error
 from glocal.metrics.threshold import micro_scores
-from glocal.predict.predictions import Predictions
-from glocal.predict.scoring import (
+from glocal.predict.metric_scores import (
     Propensity,
     Scorer,
     check_metric_name,
     compare,
     metric_value,
 )
+from glocal.ranking.predictions import Predictions
+from glocal.vocabulary.bands import Bands
 
 __all__ = [
     "BandScores",

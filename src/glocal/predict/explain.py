@@ -14,15 +14,15 @@ import torch
 
 from glocal.data.batches import Batch
 from glocal.experts.label_attention import LabelAttentionExpert
-from glocal.systems.base import Ranker
-from glocal.systems.members import mixtures_of
+from glocal.ranking.ranker import Ranker
 from glocal.systems.mixture import ExpertMixture
+from glocal.systems.mixture_ensemble import mixtures_of
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from glocal.sparse.explain import Contribution
+    from glocal.companions.sparse.word_weights import Contribution
 
 __all__ = ["Span", "TagExplanation", "attention_spans", "weighed_spans"]
 

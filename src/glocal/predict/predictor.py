@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from glocal.companions.companion import Companions
 from glocal.config import Recipe
 from glocal.data.batches import collate
 from glocal.data.corpus import Corpus, surrogate_in
 from glocal.data.duplicates import near_duplicate_mask
 from glocal.data.tokens import TokenStore, tokenise
 from glocal.errors import ConfigError, DataError
-from glocal.labels.bands import Bands
-from glocal.labels.space import LabelSpace
-from glocal.predict.documents import score_documents
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import Span, TagExplanation, attention_spans, weighed_spans
-from glocal.predict.predictions import Predictions
-from glocal.systems.base import COMBINED, MEAN
-from glocal.systems.companions import Companions
-from glocal.systems.store import StoredModel, load_model
+from glocal.predict.topk_documents import score_documents
+from glocal.ranking.predictions import Predictions
+from glocal.ranking.ranker import COMBINED, MEAN
+from glocal.storage.model_directory import StoredModel, load_model
+from glocal.vocabulary.bands import Bands
+from glocal.vocabulary.label_space import LabelSpace
 
 if TYPE_CHECKING:
-    from glocal.retrieval.explanation import TeacherExplanation
+    from glocal.companions.teacher.teacher_explanation import TeacherExplanation
 
 __all__ = ["Predictor"]
 

@@ -16,15 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from glocal.config import AplcConfig, Recipe
+from glocal.config.expert_names import ExpertSpec
 from glocal.data.batches import Batch
 from glocal.encoders.encoder import Encoder, Features
 from glocal.errors import ConfigError
-from glocal.experts.parse import ExpertSpec
 from glocal.heads.aplc import APLC
-from glocal.heads.clusters import Clusters, cluster_priors, label_clusters
-from glocal.systems.aplc_topk import aplc_topk
-from glocal.systems.base import COMBINED, LabelStatistics, Progress, System
-from glocal.systems.topk import TopK, topk_of
+from glocal.heads.frequency_clusters import Clusters, cluster_priors, label_clusters
+from glocal.ranking.aplc_topk import aplc_topk
+from glocal.ranking.ranker import COMBINED
+from glocal.ranking.topk import TopK, topk_of
+from glocal.systems.system import LabelStatistics, Progress, System
 
 __all__ = ["APLCXLNet", "build_aplc"]
 

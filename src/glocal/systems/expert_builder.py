@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from glocal.config import Recipe
-from glocal.experts.base import Expert
+from glocal.config.expert_names import SPARSE_EXPERT, TEACHER, ExpertSpec
 from glocal.experts.document import DocumentExpert
+from glocal.experts.expert import Expert
 from glocal.experts.label_attention import LabelAttentionExpert
-from glocal.experts.label_text import LabelText
-from glocal.experts.parse import SPARSE_EXPERT, TEACHER, ExpertSpec
 from glocal.experts.reader import ReaderExpert
 from glocal.experts.sparse import SparseExpert
 from glocal.experts.teacher import TeacherExpert
+from glocal.experts.tied_labels import LabelText
 from glocal.heads.aplc import APLC
-from glocal.heads.clusters import label_clusters
+from glocal.heads.frequency_clusters import label_clusters
 from glocal.systems.aplc_xlnet import build_aplc
-from glocal.systems.base import LabelStatistics
+from glocal.systems.system import LabelStatistics
 
 __all__ = ["ExpertBuilder"]
 

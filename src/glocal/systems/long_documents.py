@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glocal.config import Recipe
+from glocal.config.expert_names import ExpertSpec
 from glocal.data.chunks import Chunking
 from glocal.encoders.encoder import LongDocuments
 from glocal.encoders.no_encoder import NO_ENCODER
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.errors import ConfigError
-from glocal.experts.parse import ExpertSpec
 
 __all__ = ["long_documents"]
 

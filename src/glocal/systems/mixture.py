@@ -19,23 +19,23 @@ import torch
 from torch import Tensor, nn
 
 from glocal.config import Recipe
+from glocal.config.expert_names import ExpertSpec
 from glocal.data.batches import Batch
 from glocal.encoders.encoder import Encoder, Features
 from glocal.errors import ConfigError
-from glocal.experts.base import Expert, State
 from glocal.experts.document import DocumentExpert
+from glocal.experts.expert import Expert, State
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.experts.label_means import LabelMeans
-from glocal.experts.parse import ExpertSpec
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
-from glocal.systems.aplc_topk import aplc_topk
-from glocal.systems.base import LabelStatistics, Progress, System
-from glocal.systems.candidates import Candidates, draw_candidates
+from glocal.ranking.aplc_topk import aplc_topk
+from glocal.ranking.candidates import Candidates, draw_candidates
+from glocal.ranking.expert_topk import ExpertRanker, each_once
+from glocal.ranking.topk import RunningTopK
 from glocal.systems.expert_builder import ExpertBuilder
-from glocal.systems.ranking import ExpertRanker, each_once
-from glocal.systems.topk import RunningTopK
+from glocal.systems.system import LabelStatistics, Progress, System
 
 __all__ = ["ExpertMixture"]
 

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal.config import Recipe
+from glocal.config.expert_names import SPARSE_EXPERT, TEACHER, parse_experts
 from glocal.encoders.encoder import Encoder
 from glocal.encoders.loading import load_pretrained, model_from_config, n_layers
 from glocal.encoders.no_encoder import NO_ENCODER, NoEncoderModel, NoTokenizer
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.encoders.word_encoder import WORD_VECTORS, WordVectorModel
 from glocal.errors import ConfigError, did_you_mean
-from glocal.experts.parse import SPARSE_EXPERT, TEACHER, parse_experts
 from glocal.systems.aplc_xlnet import APLCXLNet
-from glocal.systems.base import LabelStatistics, System
 from glocal.systems.glocalxml import GlocalXML
-from glocal.systems.label_text import check_label_text, encode_label_text
+from glocal.systems.label_texts import check_label_text, encode_label_text
 from glocal.systems.long_documents import long_documents
 from glocal.systems.me_xml import MEXML
+from glocal.systems.system import LabelStatistics, System
 from glocal.systems.treaderxml import TReaderXML
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@
     text → encoder or word vectors ──────────────────────────────────────────── text ┴→ Reading of
     each → Interaction of both → bottleneck → a logit per label
 
-The teacher is `glocal.retrieval`, the network `experts/reading.py`, the expert around it `R-n`.
+The teacher is in `companions/teacher`, the network in `experts/reading_network.py`.
 `reader.configuration` selects the rows of the paper's Table 3. Trained with BCE, without the
 paper's softmax, which would keep every probability between 0.5 and 0.73.
 """

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
 from glocal.errors import TrainingError
-from glocal.systems.base import System
-from glocal.systems.weights import write_tensors
+from glocal.storage.tensors import write_tensors
+from glocal.systems.system import System
 
 __all__ = ["RunFolder", "RunState", "random_state", "seed_everything"]
 

@@ -13,19 +13,19 @@ from glocal.config import Recipe
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import TokenStore, tokenise
 from glocal.errors import DataError
-from glocal.labels.space import LabelSpace
-from glocal.predict.calibration import calibrate, fit_calibration_to
-from glocal.predict.combining import Pool, fit_weights
-from glocal.predict.documents import score_documents
 from glocal.predict.evaluation import evaluate_predictions, metric_value
-from glocal.predict.pool import distinct_labels
-from glocal.predict.predictions import Predictions
-from glocal.systems.base import COMBINED, Ranker
-from glocal.systems.calibration import Calibration
-from glocal.systems.combination import Combination
-from glocal.systems.ranking import ExpertRanker
+from glocal.predict.topk_documents import score_documents
+from glocal.ranking.calibration import Calibration
+from glocal.ranking.combination import Combination
+from glocal.ranking.expert_topk import ExpertRanker
+from glocal.ranking.fit_calibration import calibrate, fit_calibration_to
+from glocal.ranking.fit_combination import Pool, fit_weights
+from glocal.ranking.pool import distinct_labels
+from glocal.ranking.predictions import Predictions
+from glocal.ranking.ranker import COMBINED, Ranker
 from glocal.train.engine import Engine
 from glocal.train.loop import TrainingData
+from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["DevEvaluator"]
 

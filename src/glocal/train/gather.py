@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from glocal.companions.companion import Companions, fit_sparse
+from glocal.companions.teacher.teaching import teach, word_vectors
 from glocal.config import Recipe
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.errors import ConfigError
-from glocal.labels.space import LabelSpace
-from glocal.labels.text import label_texts
-from glocal.systems.companions import Companions, fit_sparse
-from glocal.systems.label_text import uses_label_text
-from glocal.systems.teaching import teach, word_vectors
+from glocal.systems.label_texts import uses_label_text
 from glocal.train.engine import Engine
 from glocal.train.listener import TrainListener
+from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_text import label_texts
 
 if TYPE_CHECKING:
     import numpy as np

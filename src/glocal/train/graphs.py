@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from glocal.data.batches import Batch
-from glocal.systems.base import Progress, System
+from glocal.systems.system import Progress, System
 
 __all__ = ["StepGraphs"]
 

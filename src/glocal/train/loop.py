@@ -23,7 +23,7 @@ from glocal.data.batches import Batch, collate, deal, epoch_batches, prediction_
 from glocal.data.tokens import TokenStore
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.errors import ConfigError, Interrupted, TrainingError
-from glocal.systems.base import Progress, System
+from glocal.systems.system import Progress, System
 from glocal.train.checkpoint import RunFolder, RunState, random_state
 from glocal.train.engine import Engine
 from glocal.train.graphs import StepGraphs

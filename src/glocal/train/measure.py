@@ -16,7 +16,7 @@ from glocal.config import Recipe
 from glocal.data.batches import Batch, collate
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.errors import MissingExtraError
-from glocal.systems.base import Progress, System
+from glocal.systems.system import Progress, System
 from glocal.train.budget import Speed
 from glocal.train.checkpoint import RunFolder
 from glocal.train.engine import Engine

@@ -21,11 +21,11 @@ from safetensors.torch import load_file
 from glocal.config import Recipe
 from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
 from glocal.errors import ConfigError, TrainingError
-from glocal.systems.base import System
-from glocal.systems.calibration import Calibration
-from glocal.systems.members import MixtureEnsemble
-from glocal.systems.store import StoredModel
-from glocal.systems.weights import write_tensors
+from glocal.ranking.calibration import Calibration
+from glocal.storage.model_directory import StoredModel
+from glocal.storage.tensors import write_tensors
+from glocal.systems.mixture_ensemble import MixtureEnsemble
+from glocal.systems.system import System
 from glocal.train.checkpoint import RunFolder, RunState
 from glocal.train.dev import DevEvaluator
 from glocal.train.engine import Engine

@@ -10,7 +10,7 @@ from torch import nn
 
 from glocal.config import TrainConfig
 from glocal.errors import ConfigError
-from glocal.systems.base import System
+from glocal.systems.system import System
 
 __all__ = ["build_optimizer", "schedule_factor", "set_rates"]
 

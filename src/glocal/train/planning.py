@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from glocal.config import Recipe, load_recipe, recipe_from_mapping, recipe_to_mapping
+from glocal.config.expert_names import OPEN_EXPERTS, SPARSE_EXPERT, TEACHER
 from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
 from glocal.encoders.no_encoder import NO_ENCODER
 from glocal.errors import TrainingError
-from glocal.experts.parse import OPEN_EXPERTS, SPARSE_EXPERT, TEACHER
 from glocal.train.budget import Choice, Situation, Speed, Wish, choose, format_seconds, parse_budget
 from glocal.train.checkpoint import RunFolder
 from glocal.train.engine import Engine

@@ -18,7 +18,7 @@ from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.errors import ModelError, TrainingError
 from glocal.predict.evaluation import check_metric_name
-from glocal.systems.store import StoredModel, save_model
+from glocal.storage.model_directory import StoredModel, save_model
 from glocal.train.budget import Watch, parse_budget
 from glocal.train.checkpoint import RunFolder, seed_everything
 from glocal.train.engine import Engine

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from glocal.companions.companion import Companions
 from glocal.config import Recipe, recipe_to_mapping
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
 from glocal.encoders.tokenizer import TextTokenizer
-from glocal.systems.base import LabelStatistics, System
-from glocal.systems.calibration import Calibration
-from glocal.systems.companions import Companions
+from glocal.ranking.calibration import Calibration
 from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics, System
 from glocal.train.checkpoint import RunFolder, RunState, seed_everything
 from glocal.train.dev import DevEvaluator
 from glocal.train.engine import Engine

@@ -1,0 +1,1 @@
+"""The sparse companion: TF-IDF features of words and word pairs, one linear scorer per label."""

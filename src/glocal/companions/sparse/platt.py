@@ -1,0 +1,105 @@
+"""Margins into probabilities: p = σ(slope · margin + shift), Platt's scaling.
+
+- Fitted on the best labels of texts that no label was trained on, as many as a user would look at:
+  that is where probabilities are read, and being the best of thousands makes a margin less sure.
+- Slope and shift go into weights and biases: a score is a log-odds, and its parts still add up.
+- Held-out texts are chosen so that no label loses its last training text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+
+__all__ = ["calibrate", "fit_scaling", "held_out_texts"]
+
+BEST_LABELS = 20
+HELD_OUT_SHARE = 50
+MOST_HELD_OUT = 2000
+FEWEST_HELD_OUT = 100
+_STEPS = 50
+# Pulls the slope softly towards a usual one: a handful of texts must not make it infinite.
+_USUAL_SLOPE, _PULL = 4.0, 0.05
+
+
+def held_out_texts(labels: Any, *, seed: int) -> NDArray[np.int64]:
+    """Choose the texts to calibrate on: one in fifty, more of few, at most a tenth.
+
+    Args:
+        labels: (n, L) CSR matrix of ones.
+        seed: Of the choice.
+
+    Returns:
+        Their positions, sorted. Each of their labels has another text that is not among them.
+    """
+    n_texts = labels.shape[0]
+    wanted = min(MOST_HELD_OUT, max(n_texts // HELD_OUT_SHARE, min(FEWEST_HELD_OUT, n_texts // 10)))
+    left = np.bincount(labels.indices, minlength=labels.shape[1])
+    chosen: list[int] = []
+    for text in np.random.default_rng([seed, 1]).permutation(n_texts).tolist():
+        if len(chosen) == wanted:
+            break
+        own = labels.indices[labels.indptr[text] : labels.indptr[text + 1]]
+        if len(own) and left[own].min() > 1:
+            left[own] -= 1
+            chosen.append(text)
+    return np.sort(np.array(chosen, dtype=np.int64))
+
+
+def calibrate(scorer: LinearScorer, features: Any, gold: Any, *, threads: int) -> LinearScorer:
+    """Make a scorer's margins log-odds.
+
+    Args:
+        scorer: The trained weights.
+        features: (n, F) CSR matrix of texts it was not trained on.
+        gold: (n, ≥ L) CSR matrix of their labels.
+        threads: How many to use.
+    """
+    best, margins = top_labels(scorer, features, BEST_LABELS, threads=threads)
+    there = best >= 0
+    rows = np.repeat(np.arange(len(best)), there.sum(axis=1))
+    hits = np.asarray(gold[rows, best[there]]).ravel() > 0 if len(rows) else np.zeros(0, dtype=bool)
+    slope, shift = fit_scaling(margins[there], hits)
+    weights = scorer.weights.copy()
+    weights.data *= np.float32(slope)
+    return LinearScorer(weights, np.float32(slope) * scorer.biases + np.float32(shift))
+
+
+def fit_scaling(margins: NDArray[np.floating[Any]], gold: NDArray[np.bool_]) -> tuple[float, float]:
+    """Find the slope and shift under which the gold is likeliest, by Newton's method.
+
+    Args:
+        margins: Of (text, label) pairs.
+        gold: Whether the text has the label.
+
+    Returns:
+        (slope, shift); the slope is positive.
+    """
+    values = margins.astype(np.float64)
+    slope, shift = _USUAL_SLOPE, 0.0
+    for _ in range(_STEPS):
+        gradient, hessian = _derivatives(values, gold, slope, shift)
+        step = np.linalg.solve(hessian, gradient)
+        step *= min(1.0, 2.0 / max(1e-12, float(np.abs(step).max())))
+        slope, shift = max(0.1, slope - float(step[0])), shift - float(step[1])
+        if np.abs(step).max() < 1e-6:
+            break
+    return slope, shift
+
+
+def _derivatives(
+    values: NDArray[np.float64], gold: NDArray[np.bool_], slope: float, shift: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    probability = 1 / (1 + np.exp(-np.clip(slope * values + shift, -60, 60)))
+    error = probability - gold
+    spread = probability * (1 - probability)
+    gradient = np.array(
+        [error @ values + _PULL * (slope - _USUAL_SLOPE), error.sum() + _PULL * shift]
+    )
+    crossed = spread @ values
+    hessian = np.array([[spread @ values**2 + _PULL, crossed], [crossed, spread.sum() + _PULL]])
+    return gradient, hessian

@@ -1,0 +1,137 @@
+"""Scores of texts from sparse weights: the best labels, or any labels asked for.
+
+The product of features and weights is sparse times sparse and becomes dense for a few texts at a
+time, never for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.companions.sparse.threads import ordered_map
+
+__all__ = ["LinearScorer", "scores_at", "top_labels"]
+
+CHUNK_CELLS = 4_000_000
+
+
+@dataclass(frozen=True)
+class LinearScorer:
+    """One linear function of the features per label.
+
+    Args:
+        weights: (F, L) float32 CSR matrix.
+        biases: (L,) float32.
+    """
+
+    weights: Any
+    biases: NDArray[np.float32]
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels there are."""
+        return len(self.biases)
+
+    def scores(self, features: Any) -> NDArray[np.float32]:
+        """(n, L) scores of the texts of a CSR matrix; meant for few texts at a time."""
+        scores: NDArray[np.float32] = (features @ self.weights).toarray()
+        scores += self.biases
+        return scores
+
+
+def top_labels(
+    scorer: LinearScorer,
+    features: Any,
+    k: int,
+    *,
+    allowed: NDArray[np.bool_] | None = None,
+    threads: int = 1,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The best labels of each text.
+
+    Args:
+        scorer: The weights.
+        features: (n, F) CSR matrix of the texts.
+        k: How many labels.
+        allowed: (L,) or (n, L) which labels may come; all by default.
+        threads: How many to use.
+
+    Returns:
+        Labels (n, k), best first, equal scores by label, -1 where fewer are allowed; their scores,
+        -inf there.
+    """
+    width = min(k, scorer.n_labels)
+
+    def best(rows: slice) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        scores = scorer.scores(features[rows])
+        if allowed is not None:
+            scores[~np.broadcast_to(_rows_of(allowed, rows), scores.shape)] = -np.inf
+        return _top(scores, width)
+
+    indices = np.full((features.shape[0], k), -1, dtype=np.int64)
+    scores = np.full((features.shape[0], k), -np.inf, dtype=np.float32)
+    chunks = list(_chunks(features.shape[0], scorer.n_labels))
+    for rows, (found, values) in zip(
+        chunks, ordered_map(best, chunks, threads=threads), strict=True
+    ):
+        indices[rows, :width] = np.where(np.isneginf(values), -1, found)
+        scores[rows, :width] = values
+    return indices, scores
+
+
+def scores_at(
+    scorer: LinearScorer, features: Any, candidates: NDArray[np.int64], *, threads: int = 1
+) -> NDArray[np.float32]:
+    """The scores of given labels.
+
+    Args:
+        scorer: The weights.
+        features: (n, F) CSR matrix of the texts.
+        candidates: (n, m) labels of each text; -1 for none.
+        threads: How many to use.
+
+    Returns:
+        (n, m) scores, -inf where there is no candidate.
+    """
+
+    def at(rows: slice) -> NDArray[np.float32]:
+        labels = candidates[rows]
+        found = np.take_along_axis(scorer.scores(features[rows]), np.maximum(labels, 0), axis=1)
+        return np.where(labels >= 0, found, np.float32(-np.inf))
+
+    scores = np.empty(candidates.shape, dtype=np.float32)
+    chunks = list(_chunks(features.shape[0], scorer.n_labels))
+    for rows, values in zip(chunks, ordered_map(at, chunks, threads=threads), strict=True):
+        scores[rows] = values
+    return scores
+
+
+def _top(scores: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The k largest of each row, ties by column, also at the edge."""
+    n_labels = scores.shape[1]
+    if k < n_labels:
+        edge = np.partition(scores, n_labels - k, axis=1)[:, n_labels - k, None]
+        above = scores > edge
+        level = scores == edge
+        room = k - above.sum(axis=1, keepdims=True)
+        chosen = above | (level & (np.cumsum(level, axis=1) <= room))
+        columns = np.nonzero(chosen)[1].reshape(len(scores), k)
+    else:
+        columns = np.broadcast_to(np.arange(n_labels), scores.shape)
+    values = np.take_along_axis(scores, columns, axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    return np.take_along_axis(columns, order, axis=1), np.take_along_axis(values, order, axis=1)
+
+
+def _chunks(n_texts: int, n_labels: int) -> Iterator[slice]:
+    size = max(1, min(256, CHUNK_CELLS // max(1, n_labels)))
+    return (slice(start, min(n_texts, start + size)) for start in range(0, n_texts, size))
+
+
+def _rows_of(allowed: NDArray[np.bool_], rows: slice) -> NDArray[np.bool_]:
+    return allowed[rows] if allowed.ndim == 2 else allowed

@@ -1,0 +1,237 @@
+"""Which texts each label is trained on, and the training of all labels.
+
+- Labels are clustered by their texts. Those of a cluster are trained together (`solver`) on the
+  texts that have one of them, those that a matcher takes for the cluster, and a random sample: the
+  texts a label could be confused on. All others would satisfy the margin anyway.
+- The matcher is the same model with clusters as its labels, so that with very many labels it is
+  clustered in turn; up to `DIRECT_LABELS` are trained on every text.
+- Weights below a threshold are dropped.
+- Clusters are independent and draw from random streams of their own: the result does not depend on
+  how many threads there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.companions.sparse.balanced_clusters import cluster_labels, label_means
+from glocal.companions.sparse.solver import START_BIAS, Positives, TextProducts, solve_block
+from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+from glocal.companions.sparse.threads import Progress, ordered_map
+from glocal.config import SparseConfig
+
+__all__ = ["LinearTrainer"]
+
+DIRECT_LABELS = 1024
+# The matcher only has to find the texts worth training on: few steps on frequent features do.
+MATCHER_ITERATIONS = 6
+MATCHER_FEATURES = 16_384
+# Features whose weights are dense at a time, before the small ones are dropped.
+CHUNK_FEATURES = 16_384
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The weights of one cluster, those below the threshold left out."""
+
+    labels: NDArray[np.int64]
+    features: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    values: NDArray[np.float32]
+    biases: NDArray[np.float32]
+
+
+class LinearTrainer:
+    """Trains one linear scorer per label.
+
+    Args:
+        features: (n, F) float32 CSR matrix of the training texts, rows of length one.
+        labels: (n, L) CSR matrix of ones.
+        config: The settings.
+        names: (F, L) CSC matrix of features of the labels' names, or None.
+        seed: Of everything random.
+        threads: How many to use.
+        progress: Called with what is done, how much of it, and how much there is.
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        labels: Any,
+        config: SparseConfig,
+        *,
+        names: Any = None,
+        seed: int = 0,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> None:
+        self._features, self._config, self._seed = features, config, seed
+        self._threads, self._progress = threads, progress
+        self._by_label = labels.tocsc()
+        self._names = names
+        self._trained = np.flatnonzero(np.diff(self._by_label.indptr))
+        self._clusters = self._cluster(labels)
+        self._texts_of = self._match(labels)
+
+    def fit(self) -> LinearScorer:
+        """Train every label that has a text."""
+        blocks = []
+        work = ordered_map(self._solve, range(len(self._clusters)), threads=self._threads)
+        for done, weights in enumerate(work, start=1):
+            blocks.append(weights)
+            if self._progress is not None:
+                self._progress("training labels", done, len(self._clusters))
+        return self._assemble(blocks)
+
+    def _cluster(self, labels: Any) -> list[NDArray[np.int64]]:
+        if len(self._trained) <= self._config.cluster_size:
+            return [self._trained]
+        means = label_means(self._features, labels, seed=self._seed)[self._trained]
+        clusters = cluster_labels(means, size=self._config.cluster_size, seed=self._seed)
+        return [self._trained[members] for members in clusters]
+
+    def _match(self, labels: Any) -> Sequence[NDArray[np.int64]] | None:
+        """The texts each cluster is trained on besides those it has to; None for every text."""
+        n_clusters = len(self._clusters)
+        if n_clusters <= self._config.beam or self._by_label.shape[1] <= DIRECT_LABELS:
+            return None
+        common = _most_frequent(self._features, MATCHER_FEATURES)
+        matcher = LinearTrainer(
+            common,
+            self._cluster_matrix(labels),
+            _matcher_settings(self._config),
+            seed=self._seed,
+            threads=self._threads,
+            progress=_renamed(self._progress),
+        ).fit()
+        best, _ = top_labels(matcher, common, self._config.beam, threads=self._threads)
+        order = np.argsort(best.ravel(), kind="stable")
+        bounds = np.searchsorted(best.ravel()[order], np.arange(n_clusters + 1))
+        texts = order // best.shape[1]
+        return [texts[start:stop] for start, stop in itertools.pairwise(bounds)]
+
+    def _cluster_matrix(self, labels: Any) -> Any:
+        from scipy.sparse import csr_matrix
+
+        members = np.concatenate(self._clusters)
+        cluster = np.repeat(np.arange(len(self._clusters)), [len(c) for c in self._clusters])
+        belongs = csr_matrix(
+            (np.ones(len(members), np.float32), (members, cluster)),
+            shape=(labels.shape[1], len(self._clusters)),
+        )
+        matrix = labels @ belongs
+        matrix.data[:] = 1
+        return matrix
+
+    def _texts(self, cluster: int) -> NDArray[np.int64]:
+        """The texts a cluster is trained on, sorted."""
+        n_texts = self._features.shape[0]
+        if self._texts_of is None:
+            return np.arange(n_texts)
+        rng = np.random.default_rng([self._seed, 0, cluster])
+        sample = rng.integers(n_texts, size=self._config.sample)
+        own = self._by_label[:, self._clusters[cluster]].indices
+        return np.unique(np.concatenate([self._texts_of[cluster], own, sample]))
+
+    def _solve(self, cluster: int) -> _Weights:
+        members, texts = self._clusters[cluster], self._texts(cluster)
+        features = self._features[texts]
+        positives = self._by_label[:, members][texts].tocoo()
+        prior = self._prior(members)
+        coefficients, biases = solve_block(
+            TextProducts(features),
+            Positives(positives.row, positives.col, len(members)),
+            cost=self._config.cost,
+            iterations=self._config.iterations,
+            start_scores=None if prior is None else (features @ prior).toarray(),
+        )
+        return self._collect(members, features.T.tocsr(), coefficients, prior, biases)
+
+    def _collect(
+        self,
+        members: NDArray[np.int64],
+        by_feature: Any,
+        coefficients: NDArray[np.float32],
+        prior: Any,
+        biases: NDArray[np.float32],
+    ) -> _Weights:
+        """The weights above the threshold; they are dense for a few features at a time."""
+        used = np.diff(by_feature.indptr) > 0
+        if prior is not None:
+            used |= np.diff(prior.indptr) > 0
+        features = np.flatnonzero(used)
+        rows, columns, values = [], [], []
+        for start in range(0, len(features), CHUNK_FEATURES):
+            chunk = features[start : start + CHUNK_FEATURES]
+            weights = by_feature[chunk] @ coefficients
+            if prior is not None:
+                weights += prior[chunk].toarray()
+            feature, label = np.nonzero(np.abs(weights) >= self._config.threshold)
+            rows.append(chunk[feature])
+            columns.append(members[label])
+            values.append(weights[feature, label])
+        return _Weights(
+            members, np.concatenate(rows), np.concatenate(columns), np.concatenate(values), biases
+        )
+
+    def _prior(self, members: NDArray[np.int64]) -> Any:
+        """(F, k) weights that the labels' names give them; None where names do not count."""
+        if self._names is None:
+            return None
+        return (self._names[:, members] * np.float32(self._config.name_weight)).tocsr()
+
+    def _assemble(self, blocks: Sequence[_Weights]) -> LinearScorer:
+        from scipy.sparse import coo_matrix
+
+        n_features, n_labels = self._features.shape[1], self._by_label.shape[1]
+        biases = np.full(n_labels, START_BIAS, np.float32)
+        for block in blocks:
+            biases[block.labels] = block.biases
+        never = np.setdiff1d(np.arange(n_labels), self._trained)
+        # Below every trained label: without evidence a label nobody has seen must not come first.
+        biases[never] = biases.min()
+        rows, columns, values = (
+            np.concatenate([getattr(block, name) for block in blocks])
+            for name in ("features", "columns", "values")
+        )
+        weights = coo_matrix((values, (rows, columns)), shape=(n_features, n_labels)).tocsr()
+        weights.sort_indices()
+        return LinearScorer(weights, biases)
+
+
+def _restrict(features: Any, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Any:
+    """Some rows and some columns of a CSR matrix; faster than indexing it twice."""
+    from scipy.sparse import csr_matrix
+
+    chosen = features[rows]
+    place = np.full(features.shape[1], -1, dtype=np.int32)
+    place[columns] = np.arange(len(columns), dtype=np.int32)
+    indices = place[chosen.indices]
+    kept = indices >= 0
+    bounds = np.concatenate([[0], np.cumsum(kept)])[chosen.indptr].astype(chosen.indptr.dtype)
+    return csr_matrix((chosen.data[kept], indices[kept], bounds), shape=(len(rows), len(columns)))
+
+
+def _most_frequent(features: Any, n_columns: int) -> Any:
+    """The columns that are in the most rows, at most so many."""
+    if features.shape[1] <= n_columns:
+        return features
+    frequency = np.bincount(features.indices, minlength=features.shape[1])
+    columns = np.sort(np.argsort(-frequency, kind="stable")[:n_columns])
+    return _restrict(features, np.arange(features.shape[0]), columns)
+
+
+def _matcher_settings(config: SparseConfig) -> SparseConfig:
+    return replace(config, iterations=min(config.iterations, MATCHER_ITERATIONS), name_weight=0.0)
+
+
+def _renamed(progress: Progress | None) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda _, done, total: progress("matching texts", done, total)

@@ -1,0 +1,187 @@
+"""Labels that no training text has, scored by their names.
+
+- A label's features are the words and pairs of its names, and words that differ from one of them
+  only in their last letters (`fishery`, `fisheries`), which holds in any inflected language. Pieces
+  of words do not count: a label nobody has seen takes more than a likeness of spelling.
+- Names become log-odds without a training text of the label: the rarest labels that have texts are
+  looked at as if they had none. How often a name as much in the text as this one was right for them
+  gives slope and shift (Platt).
+- A label that was never seen is rarer still. By Good and Turing's estimate all such labels together
+  come as often as all those seen once; the shift is lowered accordingly.
+- A name that is in many training texts, none of which has the label, speaks against the label: with
+  E texts expected to have it and none that has, its odds are divided by 1 + E (the posterior mean
+  of a Poisson rate under a prior of mean and deviation 1).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.companions.sparse.platt import BEST_LABELS, fit_scaling
+from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+from glocal.companions.sparse.vectoriser import PIECES, Part, Vectoriser
+from glocal.companions.sparse.word_features import Vocabulary
+
+__all__ = ["name_features", "score_unseen", "words_like"]
+
+LIKE_WEIGHT = 0.7  # of a word that is only like one of the name
+ENDING = 3  # letters at the end that two like words may differ in
+BEGINNING = 4  # letters they share at least
+RARE_LABELS = 2000
+RARE_TEXTS = 5  # a rare label has at most so many
+CALIBRATION_TEXTS = 8192
+CHUNK_CELLS = 4_000_000
+FEWEST_HITS = 10  # with fewer, the rare labels tell nothing
+USUAL_SLOPE = 10.0
+
+
+def words_like(word: str, vocabulary: Vocabulary) -> Iterator[int]:
+    """The features of words that begin like a word and end otherwise."""
+    if len(word) < BEGINNING or not word.isalpha():
+        return
+    stem, words = word[: max(BEGINNING, len(word) - ENDING)], vocabulary.words
+    for feature in range(bisect_left(words, stem), len(words)):
+        other = words[feature]
+        if not other.startswith(stem):
+            return
+        cut = max(BEGINNING, len(word) - ENDING, len(other) - ENDING)
+        if other != word and other[:cut] == word[:cut] and other.isalpha():
+            yield feature
+
+
+def name_features(vectoriser: Vectoriser, names: Sequence[str]) -> Any:
+    """The features of names and of words like theirs.
+
+    Returns:
+        (F, names) float32 CSC matrix, columns of length one or empty.
+    """
+    from scipy.sparse import hstack
+
+    parts = [part.weight * _unit_rows(_part_rows(part, names)) for part in vectoriser.parts]
+    return _unit_rows(hstack(parts, format="csr")).astype(np.float32).T.tocsc()
+
+
+def _part_rows(part: Part, names: Sequence[str]) -> Any:
+    """(names, features of the part): IDF of a name's own words, and less of those like them."""
+    from scipy.sparse import csr_matrix
+
+    vocabulary = part.vocabulary
+    if part.name == PIECES:
+        return csr_matrix((len(names), len(vocabulary)))
+    batch = part.cut(names)
+    own = vocabulary.count(batch.lengths, vocabulary.word_ids(batch.words)[batch.codes])
+    shape = (len(names), len(vocabulary))
+    rows = csr_matrix(
+        ((1 + np.log(own.counts)) * vocabulary.idf[own.indices], own.indices, own.indptr), shape
+    )
+    like = [list(words_like(word, vocabulary)) for word in batch.words]
+    row_of = np.repeat(np.arange(len(names)), batch.lengths)
+    lengths = np.array([len(features) for features in like], dtype=np.int64)[batch.codes]
+    columns = [like[code] for code in batch.codes]
+    flat = np.fromiter((c for found in columns for c in found), np.int64, int(lengths.sum()))
+    others = csr_matrix(
+        (LIKE_WEIGHT * vocabulary.idf[flat], (np.repeat(row_of, lengths), flat)), shape
+    )
+    return rows + others
+
+
+def _unit_rows(matrix: Any) -> Any:
+    from scipy.sparse import diags
+
+    length = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    return (diags(1 / np.maximum(length, 1e-12)) @ matrix).tocsr()
+
+
+def score_unseen(
+    scorer: LinearScorer,
+    vectoriser: Vectoriser,
+    names: Sequence[str],
+    features: Any,
+    gold: Any,
+    *,
+    seed: int = 0,
+) -> LinearScorer:
+    """Give labels without a training text the weights of their names.
+
+    Args:
+        scorer: Of all labels, calibrated; those without a text have no weights.
+        vectoriser: Of the features.
+        names: Of every label, empty for none.
+        features: (n, F) CSR matrix of training texts.
+        gold: (n, L) CSR matrix of their labels.
+        seed: Of the texts and labels looked at.
+    """
+    counts = np.bincount(gold.indices, minlength=gold.shape[1])
+    unseen = np.flatnonzero(counts == 0)
+    if not len(unseen):
+        return scorer
+    rng = np.random.default_rng([seed, 2])
+    texts = np.sort(rng.permutation(features.shape[0])[:CALIBRATION_TEXTS])
+    slope, shift = _scaling(vectoriser, names, features[texts], gold[texts], counts, rng=rng)
+    from scipy.sparse import csr_matrix
+
+    named = name_features(vectoriser, [names[label] for label in unseen.tolist()]).tocsr()
+    named *= np.float32(slope)
+    expected = _expected_texts(LinearScorer(named, _constant(shift, len(unseen))), features[texts])
+    expected *= features.shape[0] / len(texts)
+    biases = scorer.biases.copy()
+    # Without evidence a label nobody has seen must not come before one that is known.
+    lowest = min(shift, float(biases[counts > 0].min(initial=shift)))
+    biases[unseen] = lowest - np.log1p(expected)
+    entries = named.tocoo()
+    added = csr_matrix((entries.data, (entries.row, unseen[entries.col])), scorer.weights.shape)
+    weights = (scorer.weights + added).tocsr()
+    weights.sort_indices()
+    return LinearScorer(weights, biases)
+
+
+def _scaling(
+    vectoriser: Vectoriser,
+    names: Sequence[str],
+    features: Any,
+    gold: Any,
+    counts: NDArray[np.int64],
+    *,
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """Slope and shift of a name's likeness to a text, from rare labels with a name and texts."""
+    usual = USUAL_SLOPE, math.log(0.5 / (features.shape[0] + 1))
+    named = np.array([bool(name) for name in names])
+    rare = rng.permutation(np.flatnonzero((counts > 0) & (counts <= RARE_TEXTS) & named))
+    rare = np.sort(rare[:RARE_LABELS])
+    if not len(rare):
+        return usual
+    own = name_features(vectoriser, [names[label] for label in rare.tolist()]).tocsr()
+    likeness = LinearScorer(own, _constant(0.0, len(rare)))
+    best, scores = top_labels(likeness, features, BEST_LABELS)
+    there = (best >= 0) & (scores > 0)
+    rows = np.repeat(np.arange(len(best)), there.sum(axis=1))
+    if not len(rows):
+        return usual
+    hits = np.asarray(gold[:, rare][rows, best[there]]).ravel() > 0
+    if hits.sum() < FEWEST_HITS:
+        return usual
+    slope, shift = fit_scaling(scores[there], hits)
+    together = max(0.5, float((counts == 1).sum()))
+    return slope, shift + math.log(together / (counts == 0).sum() / counts[rare].mean())
+
+
+def _expected_texts(scorer: LinearScorer, features: Any) -> NDArray[np.float64]:
+    """(L,) how many of the texts should have each label by its name, beyond those by chance."""
+    chance = 1 / (1 + np.exp(-scorer.biases.astype(np.float64)))
+    total = np.zeros(scorer.n_labels)
+    size = max(1, CHUNK_CELLS // max(1, scorer.n_labels))
+    for start in range(0, features.shape[0], size):
+        scores = scorer.scores(features[start : start + size]).astype(np.float64)
+        total += (1 / (1 + np.exp(-scores)) - chance).sum(axis=0)
+    return np.maximum(total, 0.0)
+
+
+def _constant(value: float, size: int) -> NDArray[np.float32]:
+    return np.full(size, value, dtype=np.float32)

@@ -1,0 +1,232 @@
+"""Texts into TF-IDF features: words and pairs of words, of the whole text and of its first line.
+
+- Short texts, which share few words, have pieces of words for features as well.
+- The weight of a feature is (1 + ln count) · idf. The features of the whole text are scaled to
+  length one, those of the first line to `title_weight`, those of pieces to one, and all together to
+  one.
+- Fitting reads the corpus once, batch by batch; what grows with it is the matrix of features.
+- Texts without a known word get an empty row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from glocal.companions.sparse.spool import WordSpool
+from glocal.companions.sparse.threads import Progress, ordered_map
+from glocal.companions.sparse.word_features import Counts, Vocabulary, VocabularyBuilder
+from glocal.companions.sparse.words import WordBatch, first_lines, split_pieces, split_words
+from glocal.config import SparseConfig
+from glocal.data.corpus import Corpus
+
+__all__ = ["PIECES", "TITLE", "Part", "Vectoriser", "settled"]
+
+BATCH_TEXTS = 2048
+SHORT_TEXTS = 50  # words on average, up to which pieces of words are features too
+FEW_TEXTS = 20_000  # of a small corpus, where a word of a single text counts
+_COUNTED = 1000  # texts whose words are counted for that
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of every text with features of its own.
+
+    Args:
+        name: `text`, `title` or `pieces`.
+        weight: How long its features are beside those of the whole text.
+        vocabulary: Its features.
+    """
+
+    name: str
+    weight: float
+    vocabulary: Vocabulary
+
+    def cut(self, texts: Sequence[str] | pa.Array) -> WordBatch:
+        """The words (or pieces) of this part of some texts."""
+        return _PARTS[self.name](texts)
+
+
+TEXT, TITLE, PIECES = "text", "title", "pieces"
+_PARTS: dict[str, Callable[[Sequence[str] | pa.Array], WordBatch]] = {
+    TEXT: split_words,
+    TITLE: lambda texts: split_words(first_lines(texts)),
+    PIECES: split_pieces,
+}
+
+
+class Vectoriser:
+    """Turns texts into rows of a sparse matrix.
+
+    Args:
+        parts: The parts whose features stand side by side, in the order of the columns.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = list(parts)
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns."""
+        return sum(len(part.vocabulary) for part in self.parts)
+
+    @classmethod
+    def fit(
+        cls,
+        corpus: Corpus,
+        config: SparseConfig,
+        *,
+        threads: int = 1,
+        progress: Progress | None = None,
+    ) -> tuple[Vectoriser, Any]:
+        """Choose the features of a corpus and weigh them in its texts.
+
+        Args:
+            corpus: The training texts.
+            config: Which features there are.
+            threads: How many to use.
+            progress: Called with what is done, how many texts of it, and how many there are.
+
+        Returns:
+            The vectoriser, and the CSR matrix (texts, features) of the corpus, float32.
+        """
+        config = settled(config, corpus)
+        weights = {TEXT: 1.0, TITLE: config.title_weight, PIECES: float(config.pieces == "on")}
+        weights = {name: weight for name, weight in weights.items() if weight}
+        with ExitStack() as stack:
+            spools = {name: stack.enter_context(WordSpool()) for name in weights}
+            builders = {name: VocabularyBuilder(spool) for name, spool in spools.items()}
+            _read_words(corpus, builders, threads=threads, progress=progress)
+            parts, counted = [], []
+            for name, builder in builders.items():
+                chosen = _for_pieces(config) if name == PIECES else config
+                vocabulary, features = builder.build(chosen, threads=threads)
+                parts.append(Part(name, weights[name], vocabulary))
+                counted.append(_counter(vocabulary, features, spools[name], threads))
+            vectoriser = cls(parts)
+            rows = (vectoriser._weigh(counts) for counts in zip(*counted, strict=True))
+            return vectoriser, _stack(rows, n_features=vectoriser.n_features)
+
+    def transform(self, texts: Sequence[str], *, threads: int = 1) -> Any:
+        """Weigh the features of texts.
+
+        Returns:
+            A CSR matrix (texts, features), float32, rows of length one or empty.
+        """
+        batches = (texts[start : start + BATCH_TEXTS] for start in _starts(len(texts)))
+        rows = ordered_map(self._batch_rows, batches, threads=threads)
+        return _stack(rows, n_features=self.n_features)
+
+    def _batch_rows(self, texts: Sequence[str]) -> Counts:
+        counted = []
+        for part in self.parts:
+            batch = part.cut(texts)
+            ids = part.vocabulary.word_ids(batch.words)[batch.codes]
+            counted.append(part.vocabulary.count(batch.lengths, ids))
+        return self._weigh(counted)
+
+    def _weigh(self, counted: Iterable[Counts]) -> Counts:
+        """Put the parts' weighed features side by side, text by text."""
+        rows, columns, values, offset = [], [], [], 0
+        n_texts = 0
+        for part, counts in zip(self.parts, counted, strict=True):
+            n_texts = len(counts.indptr) - 1
+            row = np.repeat(np.arange(n_texts), np.diff(counts.indptr))
+            value = (1 + np.log(counts.counts)) * part.vocabulary.idf[counts.indices]
+            rows.append(row)
+            columns.append(counts.indices.astype(np.int64) + offset)
+            values.append(part.weight * _to_unit_length(value, row, n_texts))
+            offset += len(part.vocabulary)
+        row, column, value = np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
+        order = np.argsort(row, kind="stable")  # columns stay sorted within a text
+        row = row[order]
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n_texts))])
+        value = _to_unit_length(value[order], row, n_texts).astype(np.float32)
+        return Counts(indptr, column[order].astype(np.int32), value)
+
+
+def settled(config: SparseConfig, corpus: Corpus) -> SparseConfig:
+    """What is left to the texts, decided: whether there are pieces, and how rare a word may be."""
+    pieces, fewest = config.pieces, config.min_words
+    if pieces == "auto":
+        places = np.linspace(0, len(corpus) - 1, min(len(corpus), _COUNTED)).astype(np.int64)
+        words = split_words(list(corpus.take(places).texts())).lengths
+        pieces = "on" if len(words) and words.mean() <= SHORT_TEXTS else "off"
+    if not fewest:
+        fewest = 1 if len(corpus) < FEW_TEXTS else 2
+    return replace(config, pieces=pieces, min_words=fewest)
+
+
+def _for_pieces(config: SparseConfig) -> SparseConfig:
+    return replace(config, pairs=False, min_words=max(2, config.min_words))
+
+
+def _read_words(
+    corpus: Corpus,
+    builders: dict[str, VocabularyBuilder],
+    *,
+    threads: int,
+    progress: Progress | None,
+) -> None:
+    def split(start: int) -> list[WordBatch]:
+        texts = corpus.table.column("text").slice(start, BATCH_TEXTS).combine_chunks()
+        return [_PARTS[name](texts) for name in builders]
+
+    done = 0
+    for batches in ordered_map(split, _starts(len(corpus)), threads=threads):
+        for builder, batch in zip(builders.values(), batches, strict=True):
+            builder.add(batch)
+        done = min(len(corpus), done + BATCH_TEXTS)
+        if progress is not None:
+            progress("reading words", done, len(corpus))
+
+
+def _counter(
+    vocabulary: Vocabulary, features: NDArray[np.int32], spool: WordSpool, threads: int
+) -> Iterator[Counts]:
+    def count(batch: tuple[NDArray[np.int64], NDArray[np.int32]]) -> Counts:
+        lengths, ids = batch
+        return vocabulary.count(lengths, features[ids])
+
+    return ordered_map(count, spool, threads=threads)
+
+
+def _starts(n_texts: int) -> range:
+    return range(0, n_texts, BATCH_TEXTS)
+
+
+def _to_unit_length(
+    values: NDArray[Any], rows: NDArray[np.int64], n_rows: int
+) -> NDArray[np.float64]:
+    length = np.sqrt(np.bincount(rows, values.astype(np.float64) ** 2, minlength=n_rows))
+    return values / np.maximum(length, 1e-12)[rows]
+
+
+def _stack(batches: Iterable[Counts], *, n_features: int) -> Any:
+    """One CSR matrix of the rows of all batches."""
+    from scipy.sparse import csr_matrix
+
+    indptr, indices, values, offset = [np.zeros(1, dtype=np.int64)], [], [], 0
+    for batch in batches:
+        indptr.append(batch.indptr[1:] + offset)
+        indices.append(batch.indices)
+        values.append(batch.counts)
+        offset += len(batch.indices)
+    bounds = np.concatenate(indptr)
+    empty = (np.empty(0, np.int32), np.empty(0, np.float32))
+    # 32-bit bounds where they fit: scipy then works on the indices as they are, without copies.
+    narrow = bounds if offset > np.iinfo(np.int32).max else bounds.astype(np.int32)
+    return csr_matrix(
+        (
+            np.concatenate([empty[1], *values]),
+            np.concatenate([empty[0], *indices]),
+            narrow,
+        ),
+        shape=(len(bounds) - 1, n_features),
+    )

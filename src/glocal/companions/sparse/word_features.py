@@ -1,0 +1,208 @@
+"""Which words and pairs of neighbouring words are features, and how they are counted in texts.
+
+- `VocabularyBuilder` counts in two passes over word numbers: how many texts each word is in, then
+  how many texts each pair of kept words is in.
+- A pair is one integer, `first · n_words + second`: counting and looking up pairs are sorts and
+  binary searches on integers, never strings.
+- Features are ordered by spelling, pairs by their words: the same texts give the same columns
+  whatever the batches and threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.companions.sparse.spool import WordSpool
+from glocal.companions.sparse.threads import ordered_map
+from glocal.companions.sparse.words import WordBatch
+from glocal.config import SparseConfig
+
+__all__ = ["Counts", "Vocabulary", "VocabularyBuilder"]
+
+MERGE_PAIRS = 8_000_000
+FREQUENT_TEXTS = 1000
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often each feature occurs in each of some texts, as the parts of a CSR matrix."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    counts: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The features of one part of a text.
+
+    Args:
+        words: The words, sorted; word i is feature i.
+        pairs: Sorted, `first · n_words + second`; pair j is feature `n_words + j`.
+        idf: (features,) float32, ln((1 + n) / (1 + texts with the feature)) + 1; 0 for a word that
+            is too frequent to count by itself and only serves pairs.
+    """
+
+    words: list[str] = field(repr=False)
+    pairs: NDArray[np.int64] = field(repr=False)
+    idf: NDArray[np.float32] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.words) + len(self.pairs)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The feature of each word."""
+        return {word: feature for feature, word in enumerate(self.words)}
+
+    def name(self, feature: int) -> str:
+        """The word or pair of words behind a feature."""
+        if feature < len(self.words):
+            return self.words[feature]
+        first, second = divmod(int(self.pairs[feature - len(self.words)]), len(self.words))
+        return f"{self.words[first]} {self.words[second]}"
+
+    def word_ids(self, words: Iterable[str]) -> NDArray[np.int32]:
+        """The feature of each word, -1 for those that are none."""
+        get = self.index.get
+        return np.array([get(word, -1) for word in words], dtype=np.int32)
+
+    def pair_ids(self, ids: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The feature of each pair of neighbours in a sequence of words, -1 for those without."""
+        if not len(self.pairs) or len(ids) < 2:
+            return np.full(max(0, len(ids) - 1), -1, dtype=np.int64)
+        keys = _pair_keys(ids, len(self.words))
+        place = np.minimum(np.searchsorted(self.pairs, keys), len(self.pairs) - 1)
+        return np.where(self.pairs[place] == keys, place + len(self.words), -1)
+
+    def count(self, lengths: NDArray[np.int64], ids: NDArray[np.int32]) -> Counts:
+        """Count the features of a batch of texts.
+
+        Args:
+            lengths: (texts,) how many words each has.
+            ids: The feature of every word, -1 for words that are none.
+        """
+        documents = np.repeat(np.arange(len(lengths)), lengths)
+        pairs = self.pair_ids(ids)
+        pairs[documents[1:] != documents[:-1]] = -1
+        rows = np.concatenate([documents, documents[1:]])
+        columns = np.concatenate([ids.astype(np.int64), pairs])
+        known = columns >= 0
+        known[known] = self.idf[columns[known]] > 0
+        cells, counts = np.unique(rows[known] * len(self) + columns[known], return_counts=True)
+        per_text = np.bincount(cells // max(1, len(self)), minlength=len(lengths))
+        return Counts(
+            np.concatenate([[0], np.cumsum(per_text)]),
+            (cells % max(1, len(self))).astype(np.int32),
+            counts.astype(np.float32),
+        )
+
+
+def _pair_keys(ids: NDArray[np.int32], n_words: int) -> NDArray[np.int64]:
+    """One integer for each two neighbours, -1 where one of them is no feature."""
+    first, second = ids[:-1].astype(np.int64), ids[1:].astype(np.int64)
+    return np.where((first >= 0) & (second >= 0), first * n_words + second, -1)
+
+
+class VocabularyBuilder:
+    """Collects words batch by batch, then chooses the features.
+
+    Args:
+        spool: Where word numbers wait for the later passes.
+    """
+
+    def __init__(self, spool: WordSpool) -> None:
+        self._spool = spool
+        self._ids: dict[str, int] = {}
+        self._texts = np.zeros(1024, dtype=np.int64)
+        self._n_documents = 0
+
+    def add(self, batch: WordBatch) -> None:
+        """Take in the words of a batch of texts."""
+        ids = self._ids
+        numbers = np.array([ids.setdefault(w, len(ids)) for w in batch.words], dtype=np.int32)
+        while len(ids) > len(self._texts):
+            self._texts = np.concatenate([self._texts, np.zeros_like(self._texts)])
+        self._texts[numbers] += _texts_with(batch)
+        self._n_documents += len(batch.lengths)
+        self._spool.add(batch.lengths, numbers[batch.codes])
+
+    def build(self, config: SparseConfig, *, threads: int) -> tuple[Vocabulary, NDArray[np.int32]]:
+        """Choose the features.
+
+        Args:
+            config: In how few and in how many texts words and pairs may be.
+            threads: How many to count with.
+
+        Returns:
+            The vocabulary, and for each word number of the spool its feature, -1 for none.
+        """
+        words = list(self._ids)
+        kept = np.flatnonzero(self._texts[: len(words)] >= config.min_words)
+        kept = kept[np.argsort(np.array([words[i] for i in kept], dtype=object), kind="stable")]
+        features = np.full(len(words), -1, dtype=np.int32)
+        features[kept] = np.arange(len(kept), dtype=np.int32)
+        keys, texts = _no_pairs()
+        if config.pairs:
+            keys, texts = self._count_pairs(features, len(kept), threads)
+            usual = (texts >= config.min_pairs) & (texts <= self._most_texts(config.max_pairs))
+            keys, texts = keys[usual], texts[usual]
+        idf = np.log((1 + self._n_documents) / (1 + np.concatenate([self._texts[kept], texts]))) + 1
+        idf[: len(kept)][self._texts[kept] > self._most_texts(config.max_words)] = 0
+        return Vocabulary([words[i] for i in kept], keys, idf.astype(np.float32)), features
+
+    def _most_texts(self, share: float) -> float:
+        # In a small corpus a word of many texts may well be the one that tells a label.
+        return max(FREQUENT_TEXTS, share * self._n_documents)
+
+    def _count_pairs(
+        self, features: NDArray[np.int32], n_words: int, threads: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        def count(
+            batch: tuple[NDArray[np.int64], NDArray[np.int32]],
+        ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+            lengths, ids = batch
+            documents = np.repeat(np.arange(len(lengths)), lengths)
+            keys = _pair_keys(features[ids], n_words)
+            inside = (keys >= 0) & (documents[1:] == documents[:-1])
+            space = n_words * n_words
+            cells = np.unique(documents[1:][inside] * space + keys[inside])
+            return np.unique(cells % max(1, space), return_counts=True)
+
+        pending = [_no_pairs()]
+        for found in ordered_map(count, self._spool, threads=threads):
+            pending.append(found)
+            if sum(len(keys) for keys, _ in pending[1:]) > MERGE_PAIRS:
+                pending = [_merge(pending)]
+        return _merge(pending)
+
+
+def _no_pairs() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+
+
+def _merge(
+    counted: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Add up counts of the same key; the keys come out sorted."""
+    keys = np.concatenate([keys for keys, _ in counted])
+    counts = np.concatenate([counts for _, counts in counted])
+    order = np.argsort(keys, kind="stable")
+    keys, counts = keys[order], counts[order]
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    if not len(starts):
+        return _no_pairs()
+    return keys[starts], np.add.reduceat(counts, starts)
+
+
+def _texts_with(batch: WordBatch) -> NDArray[np.int64]:
+    """In how many of a batch's texts each of its words is."""
+    n_words = max(1, len(batch.words))
+    documents = np.repeat(np.arange(len(batch.lengths)), batch.lengths)
+    cells = np.unique(documents * n_words + batch.codes)
+    return np.bincount(cells % n_words, minlength=len(batch.words))

@@ -1,0 +1,94 @@
+"""What labels are about, in a few words: their names, or the words that mark their texts.
+
+A label without a name is described by the words of its training texts with the highest TF-IDF. A
+bounded number of texts is read for each such label, so that millions of texts do no harm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from glocal.data.corpus import Corpus
+from glocal.data.label_table import LabelEntry
+from glocal.encoders.word_lookup import plain_words
+from glocal.vocabulary.label_space import LabelSpace
+
+__all__ = ["describe_labels"]
+
+TEXTS_PER_LABEL = 20
+SHORTEST_WORD = 3  # letters
+
+
+def describe_labels(
+    entries: Sequence[LabelEntry],
+    train: Corpus,
+    labels: LabelSpace,
+    *,
+    words: int,
+    text_words: int,
+) -> list[str]:
+    """The description of each label.
+
+    Args:
+        entries: Labels: those of the label space in its order, then any others.
+        train: The training texts.
+        labels: The label space.
+        words: The most words of a description.
+        text_words: The words read of each training text.
+    """
+    nameless = [p for p, entry in enumerate(entries[: len(labels)]) if not _text(entry)]
+    found = _marking_words(train, labels, nameless, words=words, text_words=text_words)
+    described = [
+        found.get(place) or _text(entry) or entry.id for place, entry in enumerate(entries)
+    ]
+    return [" ".join(text.split()[:words]) for text in described]
+
+
+def _text(entry: LabelEntry) -> str:
+    """Name and description; nothing where the name only repeats the id."""
+    name = "" if entry.name == entry.id else entry.name
+    return f"{name} {entry.description}".strip()
+
+
+def _marking_words(
+    train: Corpus, labels: LabelSpace, places: Sequence[int], *, words: int, text_words: int
+) -> dict[int, str]:
+    """For labels at some places the words that set their texts apart, best first."""
+    if not places:
+        return {}
+    by_label = labels.encode(train)[:, places].tocsc()
+    texts_of = [
+        column_texts[:TEXTS_PER_LABEL]
+        for column_texts in np.split(by_label.indices, by_label.indptr[1:-1])
+    ]
+    read = np.unique(np.concatenate(texts_of))
+    counts = {
+        int(row): _counts(text, text_words)
+        for row, text in zip(read, train.take(read).texts(), strict=True)
+    }
+    frequencies = Counter(word for count in counts.values() for word in count)
+    rarity = {word: math.log((1 + len(counts)) / (0.5 + n)) for word, n in frequencies.items()}
+    return {
+        place: " ".join(_best([counts[int(row)] for row in rows], rarity, words))
+        for place, rows in zip(places, texts_of, strict=True)
+    }
+
+
+def _counts(text: str, text_words: int) -> Counter[str]:
+    words = plain_words(text, text_words)
+    return Counter(w for w in words if len(w) >= SHORTEST_WORD and not w.isdigit())
+
+
+def _best(counts: Sequence[Counter[str]], rarity: dict[str, float], words: int) -> list[str]:
+    weights: Counter[str] = Counter()
+    for count in counts:
+        total = sum(count.values()) or 1
+        for word, n in count.items():
+            weights[word] += n / total * rarity[word]  # type: ignore[assignment]
+    return [
+        word for word, _ in sorted(weights.items(), key=lambda item: (-item[1], item[0]))[:words]
+    ]

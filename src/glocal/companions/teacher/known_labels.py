@@ -1,0 +1,154 @@
+"""The labels a teacher can name: those of the label space, and the labels right above them.
+
+- Parents come from the label table, also those that no training text has; a label without a parent
+  stays as it is, and one that is its own parent has none.
+- Only direct parents are taken, so circles in the hierarchy do no harm; they are reported, as are
+  parents that the table does not have, which are left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glocal.companions.teacher.descriptions import describe_labels
+from glocal.data.corpus import Corpus
+from glocal.data.label_table import LabelEntry, LabelTable
+from glocal.vocabulary.hierarchy import Hierarchy
+from glocal.vocabulary.label_space import LabelSpace
+
+__all__ = ["KnownLabels"]
+
+logger = logging.getLogger(__name__)
+
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("description", pa.string()), ("parents", pa.list_(pa.int32()))]
+)
+
+
+@dataclass(frozen=True)
+class KnownLabels:
+    """Labels, what they are about, and which stand right above which.
+
+    Args:
+        ids: The labels of the label space in its order, then parents outside it.
+        descriptions: A few words about each.
+        parents: For each the places of those right above it.
+    """
+
+    ids: list[str]
+    descriptions: list[str]
+    parents: list[tuple[int, ...]]
+
+    @classmethod
+    def find(
+        cls,
+        train: Corpus,
+        labels: LabelSpace,
+        table: LabelTable | None,
+        *,
+        parents: bool,
+        words: int,
+        text_words: int,
+    ) -> KnownLabels:
+        """The labels of a label space and those above them.
+
+        Args:
+            train: The training texts, which describe labels without a name.
+            labels: The label space.
+            table: Names and parents of labels.
+            parents: Whether to add those above.
+            words: The most words of a description.
+            text_words: The words read of each training text.
+        """
+        entries = [
+            LabelEntry(*fields)
+            for fields in zip(
+                labels.ids, labels.names, labels.descriptions, labels.parents, strict=True
+            )
+        ]
+        above = _parents(entries, table) if parents else [()] * len(entries)
+        places = {entry.id: place for place, entry in enumerate(entries)}
+        for parent in (parent for found in above for parent in found):
+            if parent not in places and table is not None:
+                entry = table.get(parent)
+                assert entry is not None, "unknown parents were left out"
+                places[parent] = len(entries)
+                entries.append(entry)
+        described = describe_labels(entries, train, labels, words=words, text_words=text_words)
+        rows = [tuple(places[parent] for parent in found) for found in above]
+        rows += [()] * (len(entries) - len(rows))
+        return cls([entry.id for entry in entries], described, rows)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def parent_matrix(self) -> Any:
+        """The labels right above each label: a CSR matrix of ones (labels, labels), or None."""
+        from scipy.sparse import csr_matrix
+
+        offsets = np.cumsum([0, *map(len, self.parents)])
+        if not offsets[-1]:
+            return None
+        flat = np.array([place for row in self.parents for place in row], dtype=np.int64)
+        return csr_matrix((np.ones(len(flat)), flat, offsets), shape=(len(self), len(self)))
+
+    def save(self, path: Path) -> None:
+        """Write the labels to a Parquet file."""
+        columns: list[Any] = [self.ids, self.descriptions, self.parents]
+        arrays = [pa.array(column, f.type) for column, f in zip(columns, SCHEMA, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), path)
+
+    @classmethod
+    def load(cls, path: Path) -> KnownLabels:
+        """Read what `save` wrote."""
+        table = pq.read_table(path, partitioning=None)
+        ids, descriptions, parents = (table.column(name).to_pylist() for name in SCHEMA.names)
+        return cls(ids, descriptions, [tuple(row) for row in parents])
+
+
+def _parents(entries: list[LabelEntry], table: LabelTable | None) -> list[tuple[str, ...]]:
+    """The labels right above each that have a name or are labels themselves."""
+    known = {entry.id for entry in entries}
+    given = [(table.get(entry.id) if table else None) or entry for entry in entries]
+    unknown: list[tuple[str, str]] = []
+    found = []
+    for entry in given:
+        usable = []
+        for parent in entry.parents:
+            if parent not in known and (table is None or parent not in table):
+                unknown.append((entry.id, parent))
+            elif parent != entry.id:
+                usable.append(parent)
+        found.append(tuple(usable))
+    _report(unknown, {entry.id: entry.parents for entry in given}, table)
+    return found
+
+
+def _report(
+    unknown: list[tuple[str, str]], parents: dict[str, tuple[str, ...]], table: LabelTable | None
+) -> None:
+    if unknown:
+        label, parent = unknown[0]
+        logger.warning(
+            "parents that the label table does not have are left out: %d, such as %r, the parent "
+            "of %r; add a row for each to the table to use them",
+            len(unknown),
+            parent,
+            label,
+        )
+    hierarchy = Hierarchy(parents) if table is None else Hierarchy.of(table)
+    if hierarchy.cycles:
+        first = hierarchy.cycles[0]
+        logger.warning(
+            "circles in the parents of the label table: %d, such as %s; only direct parents are "
+            "used, so scopes are not affected",
+            len(hierarchy.cycles),
+            " → ".join([*first, first[0]]),
+        )

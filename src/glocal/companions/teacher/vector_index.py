@@ -1,0 +1,290 @@
+"""The nearest training texts of a text by cosine.
+
+- `exact` compares with every text: a matrix product in blocks, or for a few texts at a time the
+  bounds of `pruning.py`. `ivf` and `hnsw` are faiss's approximate searches, over vectors of one
+  byte a dimension, for millions of texts.
+- Either way the search only proposes: similarities are computed again for what it proposes, in
+  double precision. The order of neighbours therefore does not depend on how many texts are asked
+  for at a time, nor on the machine; equal similarities are ordered by position.
+- Vectors are centred if asked, and of length 1; a text without a vector is nobody's neighbour, and
+  neither is one that points the other way (similarity 0 or less).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.errors import ModelError, require
+
+if TYPE_CHECKING:
+    from glocal.companions.teacher.pruning import PrunedSearch
+    from glocal.encoders.static import TextVectors
+
+__all__ = ["SimilarityIndex"]
+
+BLOCK_ELEMENTS = 1 << 24  # similarities held at a time
+MOST_QUERIES = 1024
+SPARE = 8  # neighbours proposed beyond those asked for, among which ties are settled
+MOST_TIED = 64  # neighbours equally near that are looked at, in order of position
+SETTLED_ELEMENTS = 1 << 23  # numbers of neighbours' vectors held at a time
+ROUNDING = 1e-5  # more than single precision can be wrong about a cosine
+FEW_QUERIES, MANY_TEXTS = 8, 5_000  # one at a time is faster for so few among so many
+TRAINING_TEXTS_PER_LIST = 40
+INDEX_FILE, VECTORS_FILE, CENTRE_FILE = "index.faiss", "vectors.npy", "centre.npy"
+
+Rows = NDArray[np.int64]
+Similarities = NDArray[np.float32]
+
+
+class SimilarityIndex:
+    """Vectors of training texts, searched by cosine.
+
+    Args:
+        vectors: (N, D) of length 1, or zero.
+        centre: (D,) what is subtracted from a vector of length 1 before it is compared.
+        kind: `exact`, `ivf` or `hnsw`.
+        effort: Lists (ivf) or candidates (hnsw) an approximate search looks at.
+        approximate: The faiss index, where there is one already.
+    """
+
+    def __init__(
+        self,
+        vectors: NDArray[np.float32],
+        centre: NDArray[np.float32],
+        *,
+        kind: str = "exact",
+        effort: int = 64,
+        approximate: Any = None,
+    ) -> None:
+        self.vectors, self.centre, self.kind = vectors, centre, kind
+        if kind != "exact" and approximate is None:
+            approximate = _build(vectors, kind)
+        self._approximate = approximate
+        if approximate is not None:
+            _set_effort(approximate, kind, effort)
+
+    @classmethod
+    def of_embedded(
+        cls, embedded: NDArray[np.float32], *, centred: bool, kind: str = "exact", effort: int = 64
+    ) -> SimilarityIndex:
+        """Build an index.
+
+        Args:
+            embedded: (N, D) the vectors of the training texts, of any length.
+            centred: Whether their mean is subtracted before comparing.
+            kind: `exact`, `ivf` or `hnsw`.
+            effort: Lists (ivf) or candidates (hnsw) an approximate search looks at.
+        """
+        unit = _unit(embedded)
+        known = np.any(unit, axis=1)
+        centre = np.zeros(unit.shape[1], dtype=np.float32)
+        # A single text would be its own centre.
+        if centred and known.sum() > 1:
+            centre = unit[known].mean(axis=0, dtype=np.float64).astype(np.float32)
+        return cls(_shifted(unit, centre), centre, kind=kind, effort=effort)
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def queries(self, texts: Sequence[str], own: Rows, vectors: TextVectors) -> NDArray[np.float32]:
+        """Texts as this index compares them, (n, D).
+
+        Args:
+            texts: The texts.
+            own: Where each is among the training texts; -1 for a new one.
+            vectors: Gives the vectors of new ones.
+        """
+        found = np.empty((len(texts), self.vectors.shape[1]), dtype=np.float32)
+        (known,), (new,) = np.nonzero(own >= 0), np.nonzero(own < 0)
+        found[known] = self.vectors[own[known]]
+        if len(new):
+            found[new] = self.prepare(vectors.embed([texts[int(i)] for i in new]))
+        return found
+
+    def prepare(self, embedded: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Vectors of texts as this index compares them: of length 1, centred."""
+        return _shifted(_unit(embedded), self.centre)
+
+    def search(
+        self, queries: NDArray[np.float32], k: int, *, exclude: Rows | None = None
+    ) -> tuple[Rows, Similarities]:
+        """The nearest training texts of each text.
+
+        Args:
+            queries: (n, D) as `prepare` gives them.
+            k: How many are asked for.
+            exclude: For each text the row that is not to be found; -1 for none.
+
+        Returns:
+            (n, k) rows, nearest first, -1 where there are fewer; (n, k) similarities, 0 there.
+        """
+        left_out = np.full(len(queries), -1) if exclude is None else exclude
+        rows = np.full((len(queries), k), -1, dtype=np.int64)
+        similarities = np.zeros((len(queries), k), dtype=np.float32)
+        size = max(1, min(MOST_QUERIES, len(queries), BLOCK_ELEMENTS // max(1, len(self))))
+        propose: Callable[[NDArray[np.float32], int, Rows], Rows] = self._propose_approximate
+        if self._approximate is None:
+            # One place for the similarities of every block: fresh memory costs a fifth of the time.
+            scratch = np.empty((size, len(self)), dtype=np.float32)
+            propose = partial(self._propose_exact, scratch=scratch)
+        for start in range(0, len(queries), size):
+            block = slice(start, start + size)
+            proposed = propose(queries[block], k, left_out[block])
+            found = self._settle(queries[block], proposed, k)
+            rows[block, : found[0].shape[1]], similarities[block, : found[1].shape[1]] = found
+        return rows, similarities
+
+    @cached_property
+    def _pruned(self) -> PrunedSearch:
+        from glocal.companions.teacher.pruning import PrunedSearch
+
+        return PrunedSearch(self.vectors)
+
+    def _propose_exact(
+        self, queries: NDArray[np.float32], k: int, exclude: Rows, *, scratch: Similarities
+    ) -> Rows:
+        if len(queries) <= FEW_QUERIES and len(self) >= max(MANY_TEXTS, 4 * k):
+            near = (
+                self._pruned.candidates(query, k, exclude=int(row), slack=ROUNDING)
+                for query, row in zip(queries, exclude, strict=True)
+            )
+            found = [_nearest(rows, scores, k) for rows, scores in near]
+            nothing = np.empty((len(queries), 0), dtype=np.int64)
+            return _widen(nothing, np.arange(len(queries)), found)
+        return self._propose_by_product(queries, k, exclude, scratch[: len(queries)])
+
+    def _propose_by_product(
+        self, queries: NDArray[np.float32], k: int, exclude: Rows, scratch: Similarities
+    ) -> Rows:
+        import torch
+
+        scores = torch.from_numpy(scratch)  # (n, N)
+        torch.mm(torch.from_numpy(queries), torch.from_numpy(self.vectors).T, out=scores)
+        (excluding,) = np.nonzero(exclude >= 0)
+        scores[torch.from_numpy(excluding), torch.from_numpy(exclude[excluding])] = -torch.inf
+        width = min(k + SPARE, len(self))
+        best, rows = scores.topk(width, dim=1)
+        proposed: Rows = rows.numpy()
+        if width == len(self):
+            return np.where(best.numpy() == -np.inf, -1, proposed)
+        # Where even the last one proposed ties with the k-th, more may do so, and come before it.
+        tied = (best[:, k - 1] - best[:, -1] <= ROUNDING) & (best[:, -1] > 0)
+        positions = np.flatnonzero(tied.numpy())
+        everything = np.arange(len(self))
+        return _widen(proposed, positions, [_nearest(everything, scratch[p], k) for p in positions])
+
+    def _propose_approximate(self, queries: NDArray[np.float32], k: int, exclude: Rows) -> Rows:
+        # Bytes rank less finely than numbers; four times as many hold the right ones.
+        width = min(4 * k + SPARE, len(self))
+        _, rows = self._approximate.search(np.ascontiguousarray(queries), width)
+        return np.where(rows == exclude[:, None], -1, rows)
+
+    def _settle(
+        self, queries: NDArray[np.float32], proposed: Rows, k: int
+    ) -> tuple[Rows, Similarities]:
+        """The k nearest among those proposed, by similarities in double precision."""
+        exact = np.empty(proposed.shape)
+        step = max(1, SETTLED_ELEMENTS // max(1, proposed.shape[1] * queries.shape[1]))
+        for start in range(0, len(queries), step):
+            part = slice(start, start + step)
+            near = self.vectors[np.maximum(proposed[part], 0)]  # (n, C, D)
+            exact[part] = np.einsum("ncd,nd->nc", near, queries[part].astype(np.float64))
+        scores = np.where(proposed < 0, 0, exact).astype(np.float32)
+        # Last key first: similarity, then position.
+        order = np.lexsort((proposed, -scores), axis=1)[:, :k]
+        scores = np.take_along_axis(scores, order, axis=1)
+        rows = np.take_along_axis(proposed, order, axis=1)
+        return np.where(scores > 0, rows, -1), np.maximum(scores, 0)
+
+    def save(self, folder: Path) -> None:
+        """Write the vectors, the centre and the faiss index if there is one."""
+        np.save(folder / VECTORS_FILE, self.vectors, allow_pickle=False)
+        np.save(folder / CENTRE_FILE, self.centre, allow_pickle=False)
+        if self._approximate is not None:
+            _faiss().write_index(self._approximate, str(folder / INDEX_FILE))
+
+    @classmethod
+    def load(cls, folder: Path, *, kind: str, effort: int) -> SimilarityIndex:
+        """Map what `save` wrote.
+
+        Raises:
+            ModelError: A file is missing or damaged.
+        """
+        try:
+            # Copy on write: nothing is written, but torch refuses to share what cannot be.
+            vectors = np.load(folder / VECTORS_FILE, mmap_mode="c", allow_pickle=False)
+            centre = np.load(folder / CENTRE_FILE, allow_pickle=False)
+            approximate = None
+            if kind != "exact":
+                approximate = _faiss().read_index(str(folder / INDEX_FILE))
+        except (OSError, ValueError, EOFError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ModelError(f"the index in {folder} is damaged or incomplete: {reason}") from error
+        return cls(vectors, centre, kind=kind, effort=effort, approximate=approximate)
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors of length 1; those without a length stay zero."""
+    lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+
+def _shifted(unit: NDArray[np.float32], centre: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors of length 1 seen from the centre; zero ones stay zero."""
+    known = np.any(unit, axis=1, keepdims=True)
+    return _unit(np.where(known, unit - centre, 0)) if centre.any() else unit
+
+
+def _nearest(rows: Rows, scores: Similarities, k: int) -> Rows:
+    """The rows above the k-th best, and of those that tie with it the first ones.
+
+    Args:
+        rows: In ascending order.
+        scores: Their similarities, which may be a little off.
+        k: How many are asked for; there are none where there are fewer rows.
+    """
+    if len(rows) < k:
+        return rows[:0]
+    kth = np.partition(scores, len(rows) - k)[len(rows) - k]
+    above = scores > kth + ROUNDING
+    (tied,) = np.nonzero(~above & (scores >= kth - ROUNDING))
+    return np.append(rows[above], rows[tied[:MOST_TIED]])
+
+
+def _widen(proposed: Rows, positions: Rows, rows: Sequence[Rows]) -> Rows:
+    """The proposals with those at some positions replaced by longer ones."""
+    width = max([proposed.shape[1], *map(len, rows)])
+    wide = np.full((len(proposed), width), -1, dtype=np.int64)
+    wide[:, : proposed.shape[1]] = proposed
+    for position, found in zip(positions, rows, strict=True):
+        wide[position] = -1
+        wide[position, : len(found)] = found
+    return wide
+
+
+def _faiss() -> Any:
+    return require("faiss", extra="search", purpose="the approximate search (teacher.index)")
+
+
+def _build(vectors: NDArray[np.float32], kind: str) -> Any:
+    """A faiss index over the vectors, one byte a dimension."""
+    faiss = _faiss()
+    n_lists = max(1, min(int(4 * len(vectors) ** 0.5), len(vectors) // TRAINING_TEXTS_PER_LIST))
+    layout = f"IVF{n_lists},SQ8" if kind == "ivf" else "HNSW32_SQ8"
+    index = faiss.index_factory(vectors.shape[1], layout, faiss.METRIC_INNER_PRODUCT)
+    index.train(vectors)
+    index.add(vectors)
+    return index
+
+
+def _set_effort(index: Any, kind: str, effort: int) -> None:
+    if kind == "ivf":
+        index.nprobe = min(effort, index.nlist)
+    else:
+        index.hnsw.efSearch = effort

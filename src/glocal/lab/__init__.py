@@ -1,0 +1,1 @@
+"""The research harness: ablations, sweeps, benchmarks and baselines, their tables and plots."""

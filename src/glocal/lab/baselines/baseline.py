@@ -1,0 +1,116 @@
+"""What every baseline does: learn from texts and their labels, give the best labels of texts.
+
+- labels come as columns of a `LabelSpace` that holds training labels alone, so that a label without
+  training texts cannot be predicted;
+- linear baselines share one kind of features (`TextFeatures`) and see matrices only;
+- the model lies in the folder it was fitted into, in the library's own format.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glocal.data.corpus import Corpus
+from glocal.lab.baselines.tfidf import TextFeatures
+from glocal.ranking.predictions import Predictions
+
+__all__ = ["Baseline", "LinearBaseline", "Say", "best_of_pairs"]
+
+Say = Callable[[str], None]
+
+
+def silent(text: str) -> None:
+    """Nobody is told."""
+
+
+class Baseline(ABC):
+    """A method of a library.
+
+    Args:
+        settings: Of the library, by its own names.
+        threads: It may use.
+        seed: Of everything random, where the library takes one.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], *, threads: int = 1, seed: int = 0) -> None:
+        self.settings, self.threads, self.seed = dict(settings), threads, seed
+        self.feature_seconds: float | None = None
+
+    @abstractmethod
+    def fit(self, train: Corpus, positives: Any, folder: Path, say: Say = silent) -> None:
+        """Learn, and leave the model in a folder.
+
+        Args:
+            train: The texts.
+            positives: Their labels, CSR (texts, labels).
+            folder: For the model; made if need be.
+            say: Is told how far it is; a percentage in the text is shown as progress.
+        """
+
+    @abstractmethod
+    def predict(self, texts: Sequence[str], k: int) -> Predictions:
+        """The best k labels of each text, or all where there are fewer."""
+
+
+class LinearBaseline(Baseline):
+    """A linear method over TF-IDF features.
+
+    Args:
+        settings: Of the library, by its own names.
+        threads: It may use.
+        seed: Of everything random.
+        features: Unigram TF-IDF unless others are given.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        threads: int = 1,
+        seed: int = 0,
+        features: TextFeatures | None = None,
+    ) -> None:
+        super().__init__(settings, threads=threads, seed=seed)
+        self.features = features or TextFeatures()
+        self.n_labels = 0
+
+    def fit(self, train: Corpus, positives: Any, folder: Path, say: Say = silent) -> None:
+        """Fit features and the linear model."""
+        folder.mkdir(parents=True, exist_ok=True)
+        started = time.monotonic()
+        say("counting words")
+        matrix = self.features.fit(train)
+        self.features.save(folder / "features.parquet")
+        self.feature_seconds = time.monotonic() - started
+        self.n_labels = positives.shape[1]
+        say(f"{matrix.shape[0]:,} texts, {matrix.shape[1]:,} features, {self.n_labels:,} labels")
+        self.fit_matrix(matrix, positives, folder, say)
+
+    def predict(self, texts: Sequence[str], k: int) -> Predictions:
+        """Score the features of the texts."""
+        return self.predict_matrix(self.features.transform(texts), min(k, self.n_labels))
+
+    @abstractmethod
+    def fit_matrix(self, features: Any, positives: Any, folder: Path, say: Say) -> None:
+        """Learn from features, CSR (texts, features); rows may be empty."""
+
+    @abstractmethod
+    def predict_matrix(self, features: Any, k: int) -> Predictions:
+        """The best k labels of each row; k is at most the number of labels."""
+
+
+def best_of_pairs(rows: Iterable[Iterable[tuple[int, float]]], k: int) -> Predictions:
+    """Predictions from (label, score) pairs of each document; short rows end in empty slots."""
+    pairs = [list(row)[:k] for row in rows]
+    indices = np.full((len(pairs), k), -1, dtype=np.int64)
+    scores = np.full((len(pairs), k), -np.inf, dtype=np.float32)
+    for place, row in enumerate(pairs):
+        if row:
+            indices[place, : len(row)], scores[place, : len(row)] = zip(*row, strict=True)
+    return Predictions.from_unsorted(indices, scores)

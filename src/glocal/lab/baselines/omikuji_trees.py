@@ -1,0 +1,70 @@
+"""Parabel and Bonsai: forests of label trees (Omikuji).
+
+- Omikuji learns from a file in the format of the XMC repository, which is written to a temporary
+  folder; it refuses texts without features there, so those are left out of training;
+- it predicts one text a call, also one without features, which gets the labels of the priors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glocal.errors import DataError, TrainingError, require
+from glocal.lab.baselines.baseline import LinearBaseline, Say, best_of_pairs
+from glocal.ranking.predictions import Predictions
+
+__all__ = ["OmikujiTrees"]
+
+
+class OmikujiTrees(LinearBaseline):
+    """Settings are Omikuji's hyper-parameters, and `beam_size` of the search."""
+
+    def fit_matrix(self, features: Any, positives: Any, folder: Path, say: Say) -> None:
+        """Write the texts with features to a file and train on it."""
+        omikuji = require("omikuji", extra="baselines", purpose="Parabel and Bonsai")
+        parameters = omikuji.Model.default_hyper_param()
+        for name, value in self.settings.items():
+            if name != "beam_size":
+                setattr(parameters, name, value)
+        filled = np.flatnonzero(np.diff(features.indptr))
+        if not len(filled):
+            raise DataError("no training text has a feature, so there is nothing to learn from")
+        if left_out := features.shape[0] - len(filled):
+            say(f"{left_out:,} texts without features are left out")
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "train.txt"
+            _write_xmc(path, features[filled], positives[filled])
+            try:
+                self.model = omikuji.Model.train_on_data(str(path), parameters, self.threads)
+            except RuntimeError as error:
+                raise TrainingError(f"Omikuji gave up: {error}") from error
+        self.model.init_prediction_thread_pool(self.threads)
+        self.model.save(str(folder))
+
+    def predict_matrix(self, features: Any, k: int) -> Predictions:
+        """Row by row, as Omikuji has it."""
+        beam_size = self.settings.get("beam_size", 10)
+        bounds = features.indptr.tolist()
+        columns, values = features.indices.tolist(), features.data.tolist()
+        rows = (
+            self.model.predict(
+                list(zip(columns[start:stop], values[start:stop], strict=True)),
+                beam_size=beam_size,
+                top_k=k,
+            )
+            for start, stop in itertools.pairwise(bounds)
+        )
+        return best_of_pairs(rows, k)
+
+
+def _write_xmc(path: Path, features: Any, positives: Any) -> None:
+    from sklearn.datasets import dump_svmlight_file
+
+    with path.open("wb") as file:
+        file.write(f"{features.shape[0]} {features.shape[1]} {positives.shape[1]}\n".encode())
+        dump_svmlight_file(features, positives, file, zero_based=True, multilabel=True)

@@ -1,0 +1,326 @@
+"""Named tables of variants: what `glocal ablate` trains, as TOML.
+
+    title = "…"              recipe = "me-xml"       parts = false
+    published = "where the published numbers come from"
+    [settings]               for every variant
+    [[variants]]
+    name = "1-expert"        title = "1 expert"      settings = { experts = ["D-last"] }
+    published = { combined = [P@1, P@3, P@5] }
+
+- a built-in table by name, or a file of one's own by a path ending in .toml;
+- settings of the user go to every variant, under what makes the variants differ; a setting that
+  variants differ in cannot be given, as it would make rows that are not what they say.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from glocal.config import Recipe, load_recipe, parse_override
+from glocal.config.expert_names import check_expert_names
+from glocal.errors import ConfigError, did_you_mean
+
+__all__ = [
+    "Variant",
+    "VariantTable",
+    "check_seeds",
+    "load_table",
+    "over_seeds",
+    "parse_seeds",
+    "resolve",
+    "seeded_name",
+    "select",
+    "table_names",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # names become folders
+_TABLE_KEYS = {"title", "recipe", "parts", "published", "settings", "variants"}
+_VARIANT_KEYS = {"name", "title", "settings", "published"}
+_SEED = "train.seed"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table.
+
+    Attributes:
+        name: Short, of letters, digits, dots and dashes; its folder is called so.
+        title: As the row is headed.
+        settings: Dotted keys of the recipe that make it what it is.
+        published: P@1, P@3 and P@5 in per cent by part (an expert's name or `combined`).
+    """
+
+    name: str
+    title: str
+    settings: Mapping[str, Any]
+    published: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class VariantTable:
+    """Variants to be trained under one budget and set side by side.
+
+    Attributes:
+        name: Its files are called so.
+        title: Above the table.
+        recipe: The recipe the variants start from.
+        variants: The rows.
+        settings: Dotted keys that hold for every variant, unless the user says otherwise.
+        parts: Whether each expert has a row besides the combination.
+        published: Where published numbers come from.
+    """
+
+    name: str
+    title: str
+    recipe: str
+    variants: tuple[Variant, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    parts: bool = False
+    published: str = ""
+
+
+def table_names() -> list[str]:
+    """Names of the built-in tables."""
+    folder = resources.files("glocal.recipes.tables")
+    return sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml"))
+
+
+def load_table(name_or_path: str) -> VariantTable:
+    """A built-in table by name, or one of the user's own by path.
+
+    Raises:
+        ConfigError: When there is none of this name, or with every problem of the file.
+    """
+    mapping = _read(name_or_path)
+    problems: list[str] = []
+    table = _table(Path(name_or_path).name.removesuffix(".toml"), mapping, problems)
+    if problems:
+        raise ConfigError([f"{name_or_path}: {problem}" for problem in problems])
+    return table
+
+
+def select(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
+    """The variants of these names, in the table's order; all of them without names.
+
+    Raises:
+        ConfigError: For a name that no variant has, with the nearest one.
+    """
+    known = [variant.name for variant in variants]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigError(
+            [
+                f"there is no variant '{name}'{did_you_mean(name, known)}; "
+                f"there are {', '.join(known)}"
+                for name in unknown
+            ]
+        )
+    return [variant for variant in variants if not names or variant.name in names]
+
+
+def resolve(
+    table: VariantTable, overrides: Sequence[str] = (), *, recipe: str | None = None
+) -> dict[str, Recipe]:
+    """The recipe of every variant, by name.
+
+    Args:
+        table: The variants.
+        overrides: `section.key=value` for every variant.
+        recipe: Another recipe to start from.
+
+    Raises:
+        ConfigError: With every problem of every variant.
+    """
+    _check_overrides(table, overrides)
+    problems: list[str] = []
+    recipes = {}
+    for variant in table.variants:
+        settings = [*_as_overrides(table.settings), *overrides, *_as_overrides(variant.settings)]
+        try:
+            found = load_recipe(recipe or table.recipe, settings)
+            check_expert_names(found.experts)
+            recipes[variant.name] = found
+        except ConfigError as error:
+            problems += [p for p in error.problems if p not in problems]
+    if problems:
+        raise ConfigError(problems)
+    return recipes
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds such as `0,1,2`.
+
+    Raises:
+        ConfigError: For what is not a list of different whole numbers.
+    """
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--seeds {text}: expected whole numbers, such as 0,1,2") from None
+    if len(set(seeds)) < len(seeds):
+        raise ConfigError(f"--seeds {text}: a seed is given twice")
+    return seeds
+
+
+def seeded_name(name: str, seed: int) -> str:
+    """What a variant is called with a seed."""
+    return f"{name}-seed-{seed}"
+
+
+def over_seeds(table: VariantTable, seeds: Sequence[int]) -> VariantTable:
+    """The table with every variant once for each seed.
+
+    Raises:
+        ConfigError: Where the variants have seeds of their own.
+    """
+    own = [variant.name for variant in table.variants if _SEED in variant.settings]
+    if own:
+        raise ConfigError(f"--seeds: '{own[0]}' of '{table.name}' has a seed of its own")
+    variants = tuple(
+        Variant(
+            seeded_name(variant.name, seed),
+            f"{variant.title}, seed {seed}",
+            {**variant.settings, _SEED: seed},
+        )
+        for variant in table.variants
+        for seed in seeds
+    )
+    return replace(table, variants=variants)
+
+
+def check_seeds(recipes: Iterable[Recipe], seeds: Sequence[int]) -> None:
+    """Refuse seeds whose models would have members in common.
+
+    Raises:
+        ConfigError: With seeds that would do.
+    """
+    from glocal.train.budget import MEMBERS
+
+    # Where their number is left open, there may be so many.
+    members = max(recipe.train.members or MEMBERS for recipe in recipes)
+    ordered = sorted(seeds)
+    if any(b - a < members for a, b in pairwise(ordered)):
+        apart = ",".join(str(members * number) for number in range(len(seeds)))
+        raise ConfigError(
+            f"--seeds: a model of {members} members trains with its seed and those after it, so "
+            f"seeds must lie {members} apart, such as {apart}"
+        )
+
+
+def _check_overrides(table: VariantTable, overrides: Sequence[str]) -> None:
+    theirs = {key for variant in table.variants for key in variant.settings}
+    problems = []
+    for text in overrides:
+        key, _ = parse_override(text)
+        if any(key == own or own.startswith(f"{key}.") for own in theirs):
+            problems.append(
+                f"'{key}' cannot be set for all variants of '{table.name}': it is what they differ "
+                "in; leave rows out with --only, or write a table of your own"
+            )
+    if problems:
+        raise ConfigError(problems)
+
+
+def _as_overrides(settings: Mapping[str, Any]) -> list[str]:
+    # JSON of strings, numbers, booleans and lists is TOML as well.
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        if name in table_names():
+            return tomllib.loads(
+                (resources.files("glocal.recipes.tables") / f"{name}.toml").read_text("utf-8")
+            )
+        if name.endswith(".toml"):
+            return tomllib.loads(Path(name).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the table {name}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name} is not valid TOML: {error}") from error
+    raise ConfigError(
+        f"there is no table '{name}'{did_you_mean(name, table_names())}; there are "
+        f"{', '.join(table_names())}, and a path must end in .toml"
+    )
+
+
+def _table(name: str, mapping: Mapping[str, Any], problems: list[str]) -> VariantTable:
+    problems += _unknown_keys(mapping, _TABLE_KEYS, "")
+    rows = mapping.get("variants")
+    if not isinstance(rows, list) or not rows:
+        problems.append("a table needs at least one [[variants]]")
+        rows = []
+    variants = tuple(
+        _variant(_mapping(row, f"variant {number}", problems), number, problems)
+        for number, row in enumerate(rows, 1)
+    )
+    names = [variant.name for variant in variants]
+    for repeated in sorted({n for n in names if names.count(n) > 1}):
+        problems.append(f"two variants are called '{repeated}'")
+    return VariantTable(
+        name,
+        str(mapping.get("title", name)),
+        str(mapping.get("recipe", "glocalxml")),
+        variants,
+        settings=dict(_flatten(_mapping(mapping.get("settings", {}), "'settings'", problems))),
+        parts=bool(mapping.get("parts", False)),
+        published=str(mapping.get("published", "")),
+    )
+
+
+def _variant(row: Mapping[str, Any], number: int, problems: list[str]) -> Variant:
+    where = f"variant {number}: "
+    problems += _unknown_keys(row, _VARIANT_KEYS, where)
+    name = row.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        problems.append(
+            f"{where}'name' must be letters, digits, dots and dashes, as it names a folder, "
+            f"not {name!r}"
+        )
+    settings = _mapping(row.get("settings", {}), f"{where}'settings'", problems)
+    published = _published(row.get("published", {}), f"{where}'published'", problems)
+    return Variant(str(name), str(row.get("title", name)), dict(_flatten(settings)), published)
+
+
+def _mapping(value: Any, what: str, problems: list[str]) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    problems.append(f"{what} must be a table such as {{ key = 1 }}, not {value!r}")
+    return {}
+
+
+def _published(value: Any, what: str, problems: list[str]) -> Mapping[str, Sequence[float]]:
+    scores = _mapping(value, what, problems)
+    for part, numbers in scores.items():
+        if not (isinstance(numbers, list) and all(isinstance(n, int | float) for n in numbers)):
+            problems.append(
+                f"{what} of '{part}' must be a list of numbers (P@1, P@3, P@5), not {numbers!r}"
+            )
+    return scores
+
+
+def _unknown_keys(mapping: Mapping[str, Any], known: set[str], where: str) -> list[str]:
+    return [
+        f"{where}unknown key '{key}'{did_you_mean(key, sorted(known))}"
+        for key in mapping
+        if key not in known
+    ]
+
+
+def _flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,1 @@
+"""Ranking: from the experts' logits to calibrated top-k predictions."""

@@ -1,0 +1,102 @@
+"""Exact top-k of an APLC layer that skips the tails which cannot matter.
+
+`p = σ(gate)·σ(z) ≤ σ(gate)`: a document whose k-th best score so far is above a tail's gate has
+nothing to gain there (rounding keeps the order, and only a strictly smaller gate is skipped, so
+ties by label id come out the same). Documents are decided on one by one, and computed together.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glocal.heads.aplc import APLC
+from glocal.losses.chunked import label_chunks
+from glocal.ranking.topk import RunningTopK, TopK
+
+__all__ = ["aplc_topk"]
+
+_CHUNK_ELEMENTS = {"cuda": 1 << 27, "cpu": 1 << 19}  # on a CPU, what its caches hold
+
+
+def aplc_topk(
+    head: APLC,
+    document: Tensor,
+    k: int,
+    *,
+    allowed: Tensor | None = None,
+    prune: bool = True,
+) -> TopK:
+    """The best k labels of each document, by id.
+
+    Args:
+        head: The output layer.
+        document: (B, d) fp32.
+        k: How many labels.
+        allowed: (L,) bool, labels that may be predicted.
+        prune: Skip tails; the result is the same without.
+    """
+    search = _Search(head, min(k, head.bounds[-1]), len(document), allowed)
+    everyone = torch.arange(len(document), device=document.device)
+    search.visit(0, everyone, document, None)
+    if head.n_tails:
+        gates = head.gate_probabilities(document)
+        # The likeliest tail first: what it gives raises the bar for the others.
+        for tail in gates.mean(0).argsort(descending=True).tolist():
+            gate = gates[:, tail]
+            rows = (gate >= search.bar()).nonzero()[:, 0] if prune else everyone
+            if len(rows):
+                search.visit(tail + 1, rows, document[rows], gate[rows])
+    return search.best.result()
+
+
+class _Search:
+    """The best labels so far.
+
+    Args:
+        head: The output layer.
+        k: How many labels.
+        documents: Of how many documents.
+        allowed: (L,) bool, labels that may be predicted.
+    """
+
+    def __init__(self, head: APLC, k: int, documents: int, allowed: Tensor | None) -> None:
+        self.head, self.allowed, self.best = head, allowed, RunningTopK(k)
+        self.best.keys = torch.full((documents, k), -1, device=head.order.device)
+
+    def bar(self) -> Tensor:
+        """The k-th best score of each document, which a label must reach; 0 for a free place."""
+        return self.best.result().scores[:, -1]
+
+    def visit(self, number: int, rows: Tensor, document: Tensor, gates: Tensor | None) -> None:
+        """Take in the labels of a cluster for some documents.
+
+        Args:
+            number: Of the cluster.
+            rows: (n,) which documents.
+            document: (n, d) their vectors.
+            gates: (n,) how likely the cluster is; none for the head.
+        """
+        start, stop = self.head.bounds[number : number + 2]
+        cluster = self.head.cluster(number)
+        inner = cluster.project(document)
+        budget = _CHUNK_ELEMENTS.get(document.device.type, 1 << 24)
+        for chunk in label_chunks(stop - start, documents=len(rows), width=1, budget=budget):
+            scores = torch.sigmoid(cluster.logits(inner, chunk))
+            if gates is not None:
+                scores = scores * gates.unsqueeze(1)
+            labels = self.head.order[start + chunk.start : start + chunk.stop]
+            self._take(rows, scores, labels)
+
+    def _take(self, rows: Tensor, scores: Tensor, labels: Tensor) -> None:
+        """Sorting costs more than scoring: only documents with a score that counts are sorted."""
+        gaining = (scores.amax(1) >= self.bar()[rows]).nonzero()[:, 0]
+        if not len(gaining):
+            return
+        if len(gaining) < len(rows):
+            rows, scores = rows[gaining], scores[gaining]
+        assert self.best.keys is not None
+        part = RunningTopK(self.best.k)
+        part.keys = self.best.keys[rows]
+        part.update(scores, labels, self.allowed)
+        self.best.keys[rows] = part.keys

@@ -1,0 +1,1 @@
+"""Storage: the model directory, written atomically and read without executing anything."""

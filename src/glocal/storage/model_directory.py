@@ -1,0 +1,281 @@
+"""The model directory: written whole or not at all, read without executing anything.
+
+glocal.toml         format and library version, calibration, combination of the experts, the recipe
+labels.parquet      the label space
+tokenizer.json      encoder/config.json
+model.safetensors   all weights; of several members, members/0/model.safetensors and so on
+teacher/  sparse/   the texts a teacher looks similar ones up in, the sparse expert's weights
+metrics.json        train_log.jsonl        README.md (a model card)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glocal._version import __version__
+from glocal.config import Recipe, recipe_from_mapping, recipe_to_mapping, to_toml
+from glocal.data.atomic import replace_dir, temporary_dir
+from glocal.errors import ConfigError, ModelError, NewerFormatError
+from glocal.ranking.calibration import Calibration
+from glocal.vocabulary.label_space import LabelSpace
+
+if TYPE_CHECKING:
+    from glocal.companions.companion import Companions
+    from glocal.encoders.tokenizer import TextTokenizer
+    from glocal.ranking.ranker import Ranker
+    from glocal.systems.system import LabelStatistics, System
+
+__all__ = ["FORMAT_VERSION", "StoredModel", "load_model", "read_labels", "save_model"]
+
+FORMAT_VERSION = 2
+
+
+@dataclass
+class StoredModel:
+    """A system with everything needed to use it."""
+
+    system: Ranker
+    recipe: Recipe
+    labels: LabelSpace
+    tokenizer: TextTokenizer
+    calibration: Calibration = field(default_factory=Calibration)  # of the combined scores
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    companions: Companions | None = None
+
+
+def save_model(path: str | Path, model: StoredModel, *, log: Path | None = None) -> None:
+    """Write a model directory; an existing one is replaced once the new one is complete.
+
+    Args:
+        path: The directory.
+        model: What to write.
+        log: The training log to keep with it.
+    """
+    target = Path(path)
+    try:
+        with temporary_dir(target) as folder:
+            _write(folder, model)
+            if log is not None and log.is_file():
+                shutil.copyfile(log, folder / "train_log.jsonl")
+            replace_dir(folder, target)
+    except OSError as error:
+        raise ModelError(
+            f"cannot write the model directory {target}: {error.strerror or error}; "
+            "nothing there was changed"
+        ) from error
+
+
+def load_model(path: str | Path) -> StoredModel:
+    """Read a model directory onto the CPU, ready to predict.
+
+    Raises:
+        ModelError: When it is not a model directory, is damaged, or is of a newer format.
+    """
+    from glocal.companions.companion import Companions
+    from glocal.encoders.word_encoder import load_tokenizer
+    from glocal.ranking.combination import Combination
+    from glocal.systems.system import LabelStatistics
+
+    folder = Path(path)
+    settings = _read_settings(folder)
+    recipe = _stored_recipe(settings, folder)
+    labels = read_labels(folder)
+    with _damaged(folder):
+        tokenizer = load_tokenizer(folder, settings["tokenizer"])
+        companions = Companions.load(folder, recipe, labels)
+        teaching = companions.teaching
+        statistics = LabelStatistics(
+            labels.counts,
+            labels.n_documents,
+            None if teaching is None else teaching.blank_vectors(),
+        )
+        system = _load_ranker(folder, recipe, statistics, tokenizer)
+        system.combination = Combination.from_mapping(settings["combination"])
+        metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+        calibration = _stored_calibration(settings)
+    system.eval()
+    return StoredModel(system, recipe, labels, tokenizer, calibration, metrics, companions)
+
+
+def _stored_calibration(settings: Mapping[str, Any]) -> Calibration:
+    """As stored; models from before had a temperature."""
+    if "temperature" in settings:
+        scale = 1.0 / float(settings["temperature"])
+        return Calibration(scale, scale)
+    return Calibration.from_mapping(settings["calibration"])
+
+
+def _load_ranker(
+    folder: Path, recipe: Recipe, statistics: LabelStatistics, tokenizer: TextTokenizer
+) -> Ranker:
+    from safetensors.torch import load_file
+
+    from glocal.systems.mixture_ensemble import MixtureEnsemble
+    from glocal.systems.registry import rebuild_system
+
+    def load(weights: Path) -> System:
+        system = rebuild_system(recipe, statistics, folder / "encoder" / "config.json", tokenizer)
+        system.load_state_dict(load_file(weights))
+        return system
+
+    if recipe.train.members == 1:
+        return load(folder / "model.safetensors")
+    paths = _member_weights(folder, recipe.train.members)
+    missing = [str(path.relative_to(folder)) for path in paths if not path.is_file()]
+    if missing:
+        raise ModelError(
+            f"the model directory {folder} is of {len(paths)} members, but {', '.join(missing)} "
+            "is missing; copy the whole directory again, or train it anew"
+        )
+    return MixtureEnsemble([load(path) for path in paths])
+
+
+def _member_weights(folder: Path, count: int) -> list[Path]:
+    return [folder / "members" / str(number) / "model.safetensors" for number in range(count)]
+
+
+def read_labels(path: str | Path) -> LabelSpace:
+    """The label space of a model directory, without loading the model."""
+    with _damaged(Path(path)):
+        return LabelSpace.load(Path(path) / "labels.parquet")
+
+
+def _write(folder: Path, model: StoredModel) -> None:
+    settings = {
+        "format_version": FORMAT_VERSION,
+        "library_version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "calibration": model.calibration.to_mapping(),
+        "combination": model.system.combination.to_mapping(),
+        "tokenizer": model.tokenizer.facts_mapping(),
+        "recipe": recipe_to_mapping(model.recipe),
+    }
+    (folder / "glocal.toml").write_text(to_toml(settings), encoding="utf-8")
+    model.labels.save(folder / "labels.parquet")
+    model.tokenizer.save(folder / "tokenizer.json")
+    _write_weights(folder, model.system)
+    if model.companions is not None:
+        model.companions.save(folder)
+    (folder / "metrics.json").write_text(_json(model.metrics), encoding="utf-8")
+    (folder / "README.md").write_text(_card(model), encoding="utf-8")
+
+
+def _write_weights(folder: Path, system: Ranker) -> None:
+    """The encoder's configuration, which members share, and the weights."""
+    from glocal.storage.tensors import write_tensors
+    from glocal.systems.mixture_ensemble import MixtureEnsemble
+    from glocal.systems.system import System
+
+    members: list[System] = []
+    if isinstance(system, MixtureEnsemble):
+        members += system.mixtures()
+        paths = _member_weights(folder, len(members))
+    else:
+        assert isinstance(system, System)
+        members, paths = [system], [folder / "model.safetensors"]
+    encoder = members[0].encoder
+    config = {**encoder.model.config.to_dict(), "glocal_layers": encoder.total_layers}
+    (folder / "encoder").mkdir()
+    (folder / "encoder" / "config.json").write_text(_json(config), encoding="utf-8")
+    for member, path in zip(members, paths, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_tensors(member.state_dict(), path)
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    path = folder / "glocal.toml"
+    if not folder.is_dir():
+        raise ModelError(f"there is no model directory {folder}")
+    if not path.is_file():
+        raise ModelError(
+            f"{folder} is not a model directory: it has no glocal.toml "
+            "(a run under way keeps its state beside it, in a folder that ends in .run)"
+        )
+    with _damaged(folder):
+        settings = tomllib.loads(path.read_text("utf-8"))
+        version = int(settings["format_version"])
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{folder} has model format {version}, written by glocal "
+            f"{settings.get('library_version', '?')}; this is glocal {__version__}, which reads "
+            f"up to format {FORMAT_VERSION}: pip install --upgrade glocal"
+        )
+    return settings
+
+
+def _stored_recipe(settings: Mapping[str, Any], folder: Path) -> Recipe:
+    with _damaged(folder):
+        return recipe_from_mapping(settings["recipe"], source=str(folder / "glocal.toml"))
+
+
+@contextlib.contextmanager
+def _damaged(folder: Path) -> Iterator[None]:
+    """Whatever goes wrong while reading means a damaged directory: say so, with the reason."""
+    try:
+        yield
+    except (ModelError, ConfigError):
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(
+            f"the model directory {folder} is damaged or incomplete: {reason}"
+        ) from error
+
+
+def _json(mapping: Mapping[str, Any]) -> str:
+    return json.dumps(mapping, indent=2, default=str) + "\n"
+
+
+def _card(model: StoredModel) -> str:
+    """A model card: what it is, what it was trained on, how good it is, how to use it."""
+    recipe, labels = model.recipe, model.labels
+    lines = [
+        f"# {recipe.system} on {recipe.encoder.name}",
+        "",
+        f"Tags texts with the right few of {len(labels):,} labels. Trained with glocal "
+        f"{__version__} on {labels.n_documents:,} texts.",
+        "",
+        f"- experts: {', '.join(recipe.experts)}",
+        *_training_lines(recipe),
+        "",
+    ]
+    planned = model.metrics.get("plan", {}).get("lines", [])
+    if planned:
+        lines += ["How it was chosen what to train:", "", *(f"- {line}" for line in planned), ""]
+    scores = model.metrics.get("dev", {}).get("combined", {})
+    if scores:
+        lines += ["| metric on dev | value |", "|---|---|"]
+        lines += [f"| {name} | {value:.4f} |" for name, value in scores.items()]
+        lines += [""]
+    lines += [
+        "```",
+        "glocal predict MODEL texts.jsonl -k 5",
+        'glocal explain MODEL "text"',
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _training_lines(recipe: Recipe) -> list[str]:
+    from glocal.encoders.no_encoder import NO_ENCODER
+
+    train = recipe.train
+    if recipe.encoder.name == NO_ENCODER:
+        return [f"- seed {train.seed}"]
+    seeds, each = f"seed {train.seed}", ""
+    if train.members > 1:
+        seeds = f"{train.members} members, seeds {train.seed} to {train.seed + train.members - 1}"
+        each = " each"
+    return [
+        f"- reads the first {recipe.encoder.tokens_read} tokens of a text",
+        f"- {seeds}, {train.epochs} epochs{each} of batches of {train.batch_size}",
+    ]

@@ -1,0 +1,103 @@
+"""Several mixtures of the same experts, trained from different seeds, as one.
+
+- an expert's log-odds are the mean of its members' log-odds; the experts' weights come on top, as
+  they do for a single mixture (`combination.py`);
+- every label is scored by every member, or where members shortlist, what any of them puts forward;
+- members stay in memory together: a model of three needs three times the weights of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from glocal.data.batches import Batch
+from glocal.data.chunks import Chunking
+from glocal.errors import ConfigError
+from glocal.experts.expert import State
+from glocal.ranking.expert_topk import ExpertRanker, each_once
+from glocal.ranking.ranker import Ranker
+from glocal.systems.mixture import ExpertMixture
+
+__all__ = ["MixtureEnsemble", "mixtures_of"]
+
+_LARGEST = 100.0  # an infinite log-odds of one member must not silence the others
+
+
+class MixtureEnsemble(ExpertRanker):
+    """Mixtures with the same experts over the same labels.
+
+    Args:
+        members: At least one.
+
+    Raises:
+        ConfigError: When a member's system has no experts whose log-odds could be averaged.
+    """
+
+    def __init__(self, members: Sequence[Ranker]) -> None:
+        super().__init__()
+        for member in members:
+            if not isinstance(member, ExpertMixture):
+                raise ConfigError(
+                    "'train.members' above 1 needs experts that score any label they are asked "
+                    f"for, which {type(member).__name__} has not; set train.members=1, or take "
+                    "the system glocalxml with document.head=aplc"
+                )
+        self.members = nn.ModuleList(members)
+        first = next(self.mixtures())
+        self.n_labels, self.expert_names = first.n_labels, first.expert_names
+        self.register_buffer("counts", first.counts, persistent=False)
+
+    def mixtures(self) -> Iterator[ExpertMixture]:
+        """The members, in order."""
+        for member in self.members:
+            assert isinstance(member, ExpertMixture)
+            yield member
+
+    @property
+    def chunking(self) -> Chunking | None:
+        """As any member's encoder reads them."""
+        return next(self.mixtures()).chunking
+
+    def prepare(self, batch: Batch) -> list[dict[str, State]]:
+        """The states of every member's experts."""
+        return [member.prepare(batch) for member in self.mixtures()]
+
+    def expert_logits(
+        self, states: Sequence[dict[str, State]], labels: slice | Tensor
+    ) -> dict[str, Tensor]:
+        """The mean of the members' log-odds, by expert."""
+        totals: dict[str, Tensor] = {}
+        for member, state in zip(self.mixtures(), states, strict=True):
+            for name, logits in member.expert_logits(state, labels).items():
+                finite = logits.clamp(-_LARGEST, _LARGEST)
+                totals[name] = totals[name] + finite if name in totals else finite
+        return {name: total / len(self.members) for name, total in totals.items()}
+
+    def chunks(self, documents: int, device: torch.device) -> list[slice]:
+        """As small as one member needs them: members take turns within a chunk."""
+        return next(self.mixtures()).chunks(documents, device)
+
+    def shortlist(
+        self,
+        batch: Batch,
+        states: Sequence[dict[str, State]],
+        k: int,
+        allowed: Tensor | None,
+    ) -> Tensor | None:
+        """What any member puts forward; None where members score every label."""
+        lists = [
+            member.shortlist(batch, state, k, allowed)
+            for member, state in zip(self.mixtures(), states, strict=True)
+        ]
+        found = [labels for labels in lists if labels is not None]
+        return each_once(torch.cat(found, 1)) if len(found) == len(lists) else None
+
+
+def mixtures_of(system: Ranker) -> list[ExpertMixture]:
+    """The mixtures of experts a model is made of: none, one, or several members."""
+    if isinstance(system, MixtureEnsemble):
+        return list(system.mixtures())
+    return [system] if isinstance(system, ExpertMixture) else []

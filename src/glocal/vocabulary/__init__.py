@@ -1,0 +1,1 @@
+"""Label vocabularies: the label space of a model, hierarchy, frequency bands, label text."""

@@ -1,0 +1,73 @@
+"""What labels are called, as text an encoder can read.
+
+A label's text is its name, its description, and in brackets the names of the labels right above it:
+`pear (pome fruit)`. A name without a letter is a bare number or id and tells nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from glocal.data.label_table import LabelTable
+from glocal.errors import ConfigError
+from glocal.vocabulary.label_space import LabelSpace
+
+__all__ = ["label_texts", "name_forms", "telling_name"]
+
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+def telling_name(name: str) -> str:
+    """A name, or nothing where it has no letter."""
+    return name if _LETTER.search(name) else ""
+
+
+def name_forms(labels: LabelSpace) -> list[str]:
+    """Each label's name with its other names behind it; nothing where there is none."""
+    return [
+        "; ".join(filter(None, map(telling_name, (name, *others))))
+        for name, others in zip(labels.names, labels.alt_names, strict=True)
+    ]
+
+
+def label_texts(labels: LabelSpace, table: LabelTable | None = None) -> list[str]:
+    """The text of each label; nothing where neither name nor description is known.
+
+    Args:
+        labels: The label space.
+        table: Knows the names of parents that are not in the space.
+
+    Raises:
+        ConfigError: No label has a text.
+    """
+    texts = [
+        _text(telling_name(name), description, _parent_names(parents, labels, table))
+        for name, description, parents in zip(
+            labels.names, labels.descriptions, labels.parents, strict=True
+        )
+    ]
+    if not any(texts):
+        raise ConfigError(
+            f"'labels.text' needs names of labels, but none of the {len(labels):,} labels has one "
+            f"(the first is called {labels.names[0]!r}); give a label table with --labels, or set "
+            "labels.text=off"
+        )
+    return texts
+
+
+def _text(name: str, description: str, above: Sequence[str]) -> str:
+    own = ". ".join(filter(None, (name, description.strip())))
+    return f"{own} ({', '.join(above)})" if own and above else own
+
+
+def _parent_names(
+    parents: Sequence[str], labels: LabelSpace, table: LabelTable | None
+) -> list[str]:
+    names = []
+    for parent in parents:
+        if parent in labels.index:
+            names.append(telling_name(labels.names[labels.index[parent]]))
+        elif table is not None and parent in table:
+            names.append(telling_name(table.names[table.index[parent]]))
+    return [name for name in names if name]

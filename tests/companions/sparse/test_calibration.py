@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from glocal.companions.sparse.platt import calibrate, fit_scaling, held_out_texts
+from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+from tests.companions.sparse.made_up import corpus, label_space
+
+
+def pairs(slope, shift, *, n=40_000):
+    rng = np.random.default_rng(0)
+    values = rng.normal(-0.5, 1, n)
+    return values, rng.random(n) < 1 / (1 + np.exp(-(slope * values + shift)))
+
+
+def test_finds_the_scaling_that_made_the_gold():
+    assert fit_scaling(*pairs(3.0, -1.0)) == pytest.approx((3.0, -1.0), abs=0.15)
+
+
+def test_separable_margins_give_a_finite_slope():
+    slope, shift = fit_scaling(np.array([-1.0, 1.0]), np.array([False, True]))
+    assert 0 < slope < 20
+    assert abs(shift) < 1
+
+
+def test_without_texts_the_usual_scaling_is_left():
+    assert fit_scaling(np.empty(0), np.empty(0, dtype=bool)) == (4.0, 0.0)
+
+
+def test_every_label_keeps_a_text():
+    train = corpus(300)
+    gold = label_space(train).encode(train)
+    held = held_out_texts(gold, seed=0)
+    assert len(held) == 30
+    kept = np.setdiff1d(np.arange(300), held)
+    assert gold[kept].sum(axis=0).min() >= 1
+    assert held_out_texts(csr_matrix(np.eye(40, dtype=np.float32)), seed=0).tolist() == []
+
+
+def test_calibrated_scores_keep_their_order():
+    rng = np.random.default_rng(0)
+    scorer = LinearScorer(csr_matrix(rng.random((8, 5), dtype=np.float32)), np.zeros(5, np.float32))
+    features = csr_matrix(rng.random((50, 8), dtype=np.float32))
+    gold = csr_matrix((rng.random((50, 7)) < 0.3).astype(np.float32))
+    scaled = calibrate(scorer, features, gold, threads=1)
+    before, after = (top_labels(s, features, 5) for s in (scorer, scaled))
+    np.testing.assert_array_equal(before[0], after[0])
+    share = (1 / (1 + np.exp(-after[1]))).mean()
+    assert share == pytest.approx(gold[:, :5].toarray().mean(), abs=0.01)

@@ -1,0 +1,239 @@
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glocal.companions.sparse import sparse_training as training_module
+from glocal.companions.sparse.sparse_model import SparseModel
+from glocal.data.corpus import Corpus
+from glocal.data.label_table import LabelTable
+from glocal.errors import DataError, ModelError, NewerFormatError
+from glocal.vocabulary.label_space import LabelSpace
+from tests.companions.sparse.made_up import SMALL, corpus, label_space
+
+
+@pytest.fixture(autouse=True)
+def several_levels(monkeypatch):
+    """Train as with many labels: clusters, a matcher, sampled texts."""
+    monkeypatch.setattr(training_module, "DIRECT_LABELS", 3)
+
+
+@pytest.fixture(scope="module")
+def train():
+    return corpus()
+
+
+@pytest.fixture(scope="module")
+def labels(train):
+    return label_space(train)
+
+
+@pytest.fixture(scope="module")
+def model(train, labels):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_module, "DIRECT_LABELS", 3)
+        return SparseModel.fit(train, labels, SMALL, threads=1)
+
+
+def precision_at_1(model, labels, test):
+    indices, _ = model.topk(test.texts(), 1)
+    gold = labels.encode(test)
+    return np.mean([gold[row, label] for row, (label,) in enumerate(indices.tolist())])
+
+
+def test_finds_the_labels_of_new_texts(model, labels):
+    assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.95
+
+
+def test_every_text_for_every_label_when_labels_are_few(train, labels, monkeypatch):
+    monkeypatch.setattr(training_module, "DIRECT_LABELS", 100)
+    model = SparseModel.fit(train, labels, SMALL)
+    assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.95
+
+
+def test_matchers_of_matchers(train, labels):
+    model = SparseModel.fit(train, labels, replace(SMALL, cluster_size=2, beam=1))
+    assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.95
+
+
+def test_labels_without_any_training_text_at_all():
+    train = Corpus.from_texts(["on fish and milk", "on fish and wine"], [[], []])
+    table = LabelTable(["a", "b"], ["fish", "wine trade"])
+    labels = LabelSpace.build(train, table=table, score_unseen=True)
+    model = SparseModel.fit(train, labels, replace(SMALL, min_words=1))
+    indices, scores = model.topk(["fish", "wine"], 2)
+    assert indices.tolist() == [[0, 1], [1, 0]]
+    assert (scores[:, 0] > scores[:, 1]).all()
+
+
+def test_probabilities_are_about_right(model, labels):
+    test = corpus(200, seed=2)
+    _, scores = model.topk(test.texts(), 12)
+    assert ((scores > 0) & (scores < 1)).all()
+    n_gold = labels.encode(test).sum()
+    assert scores.sum() == pytest.approx(n_gold, rel=0.25)
+
+
+def test_dev_texts_calibrate_in_place_of_training_texts(train, labels, model):
+    dev = corpus(100, seed=7)
+    other = SparseModel.fit(train, labels, SMALL, dev=dev)
+    _, scores = other.topk(dev.texts(), 12)
+    assert scores.sum() == pytest.approx(labels.encode(dev).sum(), rel=0.05)
+    assert other.vectoriser.n_features == model.vectoriser.n_features
+
+
+def test_score_gives_what_topk_gives(model):
+    texts = corpus(9, seed=3).texts()
+    indices, scores = model.topk(texts, 5)
+    np.testing.assert_array_equal(model.score(texts, indices), scores)
+    assert model.score(texts[:1], np.array([[3, -1]]))[0, 1] == 0
+
+
+def test_empty_and_unknown_texts_are_scored_by_the_biases(model):
+    indices, scores = model.topk(["", "altogether unknown wording"], 3)
+    np.testing.assert_array_equal(indices[0], indices[1])
+    for label, score in zip(indices[0], scores[0], strict=True):
+        assert score == pytest.approx(1 / (1 + np.exp(-model.bias(label))), rel=1e-5)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_do_not_change_the_model(model, train, labels, threads):
+    other = SparseModel.fit(train, labels, SMALL, threads=threads)
+    np.testing.assert_array_equal(other.scorer.weights.data, model.scorer.weights.data)
+    np.testing.assert_array_equal(other.scorer.weights.indices, model.scorer.weights.indices)
+    np.testing.assert_array_equal(other.scorer.biases, model.scorer.biases)
+    texts = corpus(30, seed=4).texts()
+    for one, many in zip(model.topk(texts, 4), other.topk(texts, 4, threads=threads), strict=True):
+        np.testing.assert_array_equal(one, many)
+
+
+def test_a_saved_model_is_the_same(model, tmp_path):
+    model.save(tmp_path / "sparse")
+    loaded = SparseModel.load(tmp_path / "sparse")
+    assert loaded.config == SMALL
+    texts = corpus(9, seed=5).texts()
+    for before, after in zip(model.topk(texts, 5), loaded.topk(texts, 5), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert loaded.explain(texts[0], 2) == model.explain(texts[0], 2)
+    assert isinstance(loaded.scorer.weights.data, np.memmap)
+    assert isinstance(loaded.scorer.weights.indices, np.memmap)
+
+
+def test_an_explanation_sums_to_the_log_odds(model):
+    text = "Title Sign4a\nsign4a, sign4b and common5, nothing else"
+    for label in range(model.n_labels):
+        parts = model.explain(text, label)
+        total = model.bias(label) + sum(part.weight for part in parts)
+        assert total == pytest.approx(model.logit(text, label), abs=1e-4)
+        for part in parts:
+            for start, stop in part.spans:
+                words = text[start:stop].lower().replace(",", "").split()
+                assert " ".join(words) == part.phrase
+
+
+def test_an_explanation_names_the_words_behind_a_label(model, labels):
+    text = "Title Sign4a\nsign4a, sign4b and common5, nothing else"
+    parts = model.explain(text, labels.index["L04"])
+    assert {part.phrase for part in parts[:3]} <= {"sign4a", "sign4b", "sign4a sign4b"}
+    assert [abs(p.weight) for p in parts] == sorted((abs(p.weight) for p in parts), reverse=True)
+    title = next(part for part in parts if (part.part, part.phrase) == ("title", "sign4a"))
+    assert title.spans == ((6, 12),)
+
+
+def test_pieces_of_words(train, labels, tmp_path):
+    model = SparseModel.fit(train, labels, replace(SMALL, pieces="on"))
+    text = "Title Sign4a\nsign4a, sign4b and common5, nothing else"
+    words = {"title", "sign4a", "sign4b", "and", "common5", "nothing", "else"}
+    for label in range(model.n_labels):
+        parts = model.explain(text, label)
+        total = model.bias(label) + sum(part.weight for part in parts)
+        assert total == pytest.approx(model.logit(text, label), abs=1e-4)
+        by_pieces = {p.phrase: p.spans for p in parts if p.part == "pieces"}
+        assert by_pieces.keys() <= words  # whole words, not pieces
+        for word, spans in by_pieces.items():
+            assert {text[start:stop].lower() for start, stop in spans} == {word}
+    # A word never seen is told by what it shares with those that were.
+    assert model.topk(["xsign4ab"], 1)[0].tolist() == [[labels.index["L04"]]]
+    model.save(tmp_path / "sparse")
+    loaded = SparseModel.load(tmp_path / "sparse")
+    assert loaded.explain(text, 4) == model.explain(text, 4)
+
+
+def test_labels_without_training_texts_come_last(train):
+    labels = label_space(train, unseen=True)
+    unseen = labels.index["L99"]
+    assert labels.counts[unseen] == 0
+    texts = corpus(20, seed=6).texts()
+    nameless = SparseModel.fit(train, labels, replace(SMALL, name_weight=0.0))
+    assert unseen not in nameless.topk(texts, 5)[0]
+    named = SparseModel.fit(train, labels, SMALL)
+    without = [text for text in texts if not re.search(r"common3\b", text)]
+    assert 0 < len(without) < len(texts)
+    assert unseen not in named.topk(without, 5)[0]
+    assert unseen not in named.topk(texts, 1)[0]
+    with_name = named.score(["common3 common3", "common4"], np.full((2, 1), unseen))
+    assert with_name[0, 0] > 10 * with_name[1, 0]
+
+
+def test_numbers_are_no_names():
+    texts = ["regulation 17 of 2004", "regulation 18 of 2004", "on fish 17", "on fish 18"]
+    train = Corpus.from_texts(texts, [["a"], ["a"], ["b"], ["b"]])
+    labels = LabelSpace.build(train, table=LabelTable(["17", "b"], ["17", "b"]), score_unseen=True)
+    model = SparseModel.fit(train, labels)
+    assert "17" in labels.ids
+    assert model.explain("regulation 17", labels.index["17"]) == []
+
+
+def test_an_explanation_sums_up_with_names_too(train):
+    labels = label_space(train, unseen=True)
+    model = SparseModel.fit(train, labels, replace(SMALL, name_weight=1.0))
+    for label in (labels.index["L99"], 3):
+        parts = model.explain("sign3a common3 common7", label)
+        total = model.bias(label) + sum(part.weight for part in parts)
+        assert total == pytest.approx(model.logit("sign3a common3 common7", label), abs=1e-4)
+
+
+def test_one_label_and_few_texts():
+    train = Corpus.from_texts(["good day", "good night", "bad day"], [["a"], ["a"], []])
+    model = SparseModel.fit(train, LabelSpace.build(train))
+    indices, scores = model.topk(["good", "bad"], 2)
+    assert indices.tolist() == [[0, -1], [0, -1]]
+    assert scores[0, 0] > scores[1, 0] > scores[0, 1] == 0
+
+
+def test_progress_names_what_is_done(train, labels):
+    seen = []
+    SparseModel.fit(train, labels, SMALL, progress=lambda *call: seen.append(call))
+    assert list(dict.fromkeys(what for what, _, _ in seen)) == [
+        *("reading words", "matching texts", "training labels")
+    ]
+    assert all(0 < done <= total for _, done, total in seen)
+
+
+def test_texts_without_words_are_refused():
+    train = Corpus.from_texts(["!!!", "???"], [["a"], ["b"]])
+    with pytest.raises(DataError, match=r"none of the 2 texts has a word; add texts"):
+        SparseModel.fit(train, LabelSpace.build(train))
+    train = Corpus.from_texts(["one", "two"], [["a"], ["b"]])
+    with pytest.raises(DataError, match=r"in 2 of them; lower sparse\.min_words or add texts"):
+        SparseModel.fit(train, LabelSpace.build(train), SMALL)
+
+
+def test_damaged_folders_are_refused(model, tmp_path):
+    with pytest.raises(ModelError, match="not a readable sparse model"):
+        SparseModel.load(tmp_path)
+    folder = tmp_path / "sparse"
+    model.save(folder)
+    np.save(folder / "biases.npy", np.zeros(3, np.float32))
+    with pytest.raises(ModelError, match="do not belong together"):
+        SparseModel.load(folder)
+    model.save(folder)
+    (folder / "weights-data.npy").write_bytes(b"no array")
+    with pytest.raises(ModelError, match="not a readable sparse model"):
+        SparseModel.load(folder)
+    about = json.loads((folder / "sparse.json").read_text())
+    (folder / "sparse.json").write_text(json.dumps(about | {"format": 99}))
+    with pytest.raises(NewerFormatError, match="format 99"):
+        SparseModel.load(folder)

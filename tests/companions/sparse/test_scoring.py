@@ -1,0 +1,50 @@
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from glocal.companions.sparse import sparse_scoring as scoring
+from glocal.companions.sparse.sparse_scoring import LinearScorer, scores_at, top_labels
+
+
+def scorer(n_labels=9, n_features=6):
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-2, 3, (n_features, n_labels)).astype(np.float32)
+    return LinearScorer(csr_matrix(weights), rng.integers(0, 2, n_labels).astype(np.float32))
+
+
+def texts(n_texts=20, n_features=6):
+    values = np.random.default_rng(1).integers(0, 2, (n_texts, n_features))
+    return csr_matrix(values.astype(np.float32))
+
+
+def test_best_first_and_ties_by_label(monkeypatch):
+    monkeypatch.setattr(scoring, "CHUNK_CELLS", 30)
+    model, features = scorer(), texts()
+    dense = features.toarray() @ model.weights.toarray() + model.biases
+    indices, scores = top_labels(model, features, 4, threads=2)
+    expected = np.argsort(-dense, axis=1, kind="stable")[:, :4]
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_array_equal(scores, np.take_along_axis(dense, expected, axis=1))
+
+
+def test_more_places_than_labels_are_empty():
+    indices, scores = top_labels(scorer(), texts(), 12)
+    assert (indices[:, 9:] == -1).all()
+    assert np.isneginf(scores[:, 9:]).all()
+    assert (np.sort(indices[:, :9], axis=1) == np.arange(9)).all()
+
+
+def test_only_allowed_labels_come():
+    allowed = np.zeros(9, dtype=bool)
+    allowed[[2, 5]] = True
+    indices, _ = top_labels(scorer(), texts(), 3, allowed=allowed)
+    assert set(indices.ravel().tolist()) == {-1, 2, 5}
+    by_text = np.zeros((20, 9), dtype=bool)
+    by_text[np.arange(20), np.arange(20) % 9] = True
+    indices, _ = top_labels(scorer(), texts(), 1, allowed=by_text)
+    assert indices.ravel().tolist() == [i % 9 for i in range(20)]
+
+
+def test_candidates_get_the_same_scores():
+    model, features = scorer(), texts()
+    indices, scores = top_labels(model, features, 12)
+    np.testing.assert_array_equal(scores_at(model, features, indices), scores)

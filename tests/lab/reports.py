@@ -1,0 +1,29 @@
+"""Reports and outcomes made of random predictions: no training needed."""
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from glocal.lab.study import DONE, Outcome
+from glocal.predict.evaluation import evaluate_predictions
+from glocal.ranking.predictions import Predictions
+from glocal.vocabulary.bands import Bands
+
+COUNTS = np.array([3, 8, 15, 40, 60, 90, 150, 300])
+
+
+def random_report(seed=0, experts=(), *, ks=(1, 3, 5), bands=None):
+    random = np.random.default_rng(seed)
+    gold = csr_matrix((random.random((30, len(COUNTS))) < 0.3).astype(np.float32))
+    predictions = {}
+    for name in ("combined", *experts):
+        indices = np.array([random.permutation(len(COUNTS)) for _ in range(30)])
+        scores = random.random(indices.shape).astype(np.float32)
+        predictions[name] = Predictions.from_unsorted(indices, scores)
+    bands = Bands() if bands is None else bands
+    return evaluate_predictions(predictions, gold, counts=COUNTS, n_train=400, bands=bands, ks=ks)
+
+
+def random_outcome(name, title, seed=0, experts=(), **changes):
+    report = random_report(seed, experts).to_dict()
+    known = {"split": "test", "seconds": 12.5, "report": report, **changes}
+    return Outcome(name, title, known.pop("status", DONE), "hash", **known)

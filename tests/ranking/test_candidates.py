@@ -1,0 +1,41 @@
+import numpy as np
+import torch
+
+from glocal.data.batches import Batch
+from glocal.losses.bce import bce_candidates
+from glocal.ranking.candidates import draw_candidates
+
+
+def batch_of(gold):
+    size = len(gold)
+    ids, mask = torch.zeros(size, 1, dtype=torch.long), torch.ones(size, 1, dtype=torch.bool)
+    return Batch(ids, mask, torch.tensor(gold), np.arange(size), float(size), padded=False)
+
+
+def test_gold_and_hard_labels_are_never_drawn_again():
+    batch = batch_of([[0, 1], [2, -1]])
+    hard = torch.tensor([[2, 3], [3, -1]])
+    found = draw_candidates(batch, hard, n_random=200, n_labels=8, seed=(0, 0))
+    for row, known in enumerate([{0, 1, 2, 3}, {2, 3}]):
+        drawn = found.labels[row, 4:][found.weights[row, 4:] > 0].tolist()
+        assert drawn
+        assert not known & set(drawn)
+    assert found.targets.sum() == 3
+
+
+def test_the_sampled_loss_is_an_unbiased_estimate_of_the_full_one():
+    torch.manual_seed(0)
+    n_labels = 60
+    logits = torch.randn(2, n_labels)
+    dense = torch.zeros(2, n_labels)
+    dense[0, [3, 7]] = dense[1, 50] = 1
+    full = bce_candidates(logits, dense, torch.ones_like(dense))
+    hard = torch.tensor([[1, 2], [0, -1]])
+    batch = batch_of([[3, 7], [50, -1]])
+    estimates = []
+    for step in range(3000):
+        found = draw_candidates(batch, hard, n_random=10, n_labels=n_labels, seed=(0, step))
+        z = logits.gather(1, found.labels)
+        estimates.append(float(bce_candidates(z, found.targets, found.weights)))
+    error = np.std(estimates) / np.sqrt(len(estimates))
+    assert abs(np.mean(estimates) - float(full)) < 4 * error

@@ -1,0 +1,226 @@
+"""Weights of experts against scikit-learn's logistic regression, and what they must not do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import check_grad
+
+from glocal.ranking import fit_combination as combining
+from glocal.ranking.combination import Combination
+from glocal.ranking.fit_combination import Pool, _log_loss, fit_weights
+from glocal.ranking.pool import distinct_labels, scores_at
+from glocal.ranking.predictions import Predictions
+
+
+def sigmoid(z):
+    return 1.0 / (1.0 + np.exp(-z))
+
+
+def make_pool(*, documents=400, labels=12, useful=(1.0, 0.5), frequency=-0.4, counts=None, seed=0):
+    """Experts whose log-odds tell of the gold labels by the given slopes, rare labels too low."""
+    random = np.random.default_rng(seed)
+    counts = random.integers(0, 500, labels) if counts is None else counts
+    seen = random.normal(-1.0, 2.0, (documents, labels))
+    truth = seen + frequency * np.log(np.maximum(counts, 1))
+    gold = random.random((documents, labels)) < sigmoid(truth)
+    pooled = np.tile(np.arange(labels, dtype=np.int64), (documents, 1))
+    scored = {
+        f"E{i}": Predictions.from_unsorted(
+            pooled,
+            sigmoid(slope * seen + random.normal(0, 1.0, seen.shape)).astype(np.float32),
+            labels,
+        )
+        for i, slope in enumerate(useful)
+    }
+    return Pool(pooled, scored, list(scored), counts), sp.csr_matrix(gold.astype(np.int8))
+
+
+def exact_pool(weight, frequency, bias, *, documents=2000):
+    """One expert and four labels that are gold exactly as often as a combination says."""
+    log_odds, counts = np.array([-1.0, 1.0, -1.0, 1.0]), np.array([1, 1, 50, 50])
+    share = sigmoid(weight * log_odds + frequency * np.log(counts) + bias)
+    gold = np.arange(documents)[:, None] < np.round(documents * share)
+    # A gold label outside the space, so that no document is left out.
+    gold = np.column_stack([gold, np.ones(documents, bool)])
+    pooled = np.tile(np.arange(4), (documents, 1))
+    scores = np.tile(sigmoid(log_odds).astype(np.float32), (documents, 1))
+    scored = {"E": Predictions.from_unsorted(pooled, scores, 4)}
+    return Pool(pooled, scored, ["E"], counts), sp.csr_matrix(gold.astype(np.int8))
+
+
+@pytest.fixture
+def no_prior(monkeypatch):
+    monkeypatch.setattr(combining, "_WEIGHT_PRIOR", 0.0)
+    monkeypatch.setattr(combining, "_FREQUENCY_PRIOR", 0.0)
+
+
+@pytest.mark.usefixtures("no_prior")
+def test_agrees_with_a_logistic_regression():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    pool, gold = make_pool()
+    found = fit_weights(pool, gold)
+    rows = np.diff(gold.indptr) > 0
+    features = np.concatenate([pool.log_odds, pool.log_counts[..., None]], axis=-1)[rows]
+    expected = linear_model.LogisticRegression(C=1e6, tol=1e-8).fit(
+        features.reshape(-1, 3), pool.hits(gold)[rows].ravel()
+    )
+    learnt = [*found.weights.values(), found.frequency]
+    assert learnt == pytest.approx(expected.coef_[0], abs=5e-3)
+    assert found.bias == pytest.approx(expected.intercept_[0], abs=5e-3)
+
+
+@pytest.mark.usefixtures("no_prior")
+@pytest.mark.parametrize("frequency", [-0.4, 0.0, 0.3])
+def test_the_frequency_term_is_the_one_the_gold_labels_follow(frequency):
+    found = fit_weights(*exact_pool(0.7, frequency, -0.2))
+    assert found.weights["E"] == pytest.approx(0.7, abs=5e-3)
+    assert found.frequency == pytest.approx(frequency, abs=5e-3)
+    assert found.bias == pytest.approx(-0.2, abs=5e-3)
+
+
+@pytest.mark.parametrize("counts", [np.full(12, 7), np.array([0, 1] * 6)])
+def test_no_frequency_term_where_labels_are_equally_frequent(counts):
+    pool, gold = make_pool(counts=counts)
+    found = fit_weights(pool, gold)
+    assert found.frequency == 0.0
+    pool.log_counts[:] = 0.0
+    assert fit_weights(pool, gold) == found
+
+
+def test_no_frequency_term_where_counts_are_not_known():
+    pool, gold = make_pool(documents=50)
+    scored = {
+        name: Predictions.from_unsorted(
+            pool.labels, sigmoid(pool.log_odds[..., i]).astype(np.float32), 12
+        )
+        for i, name in enumerate(pool.names)
+    }
+    assert fit_weights(Pool(pool.labels, scored, pool.names), gold).frequency == 0.0
+    assert fit_weights(pool, gold).frequency < -0.1
+
+
+def test_empty_places_of_the_pool_teach_nothing():
+    pool, gold = make_pool(documents=100)
+    expected = fit_weights(pool, gold)
+    empty = np.full((100, 1), -1)
+    pool.labels = np.concatenate([pool.labels, empty], axis=1)
+    pool.filled = pool.labels >= 0
+    pool.log_odds = np.concatenate([pool.log_odds, np.full((100, 1, 2), -9.0)], axis=1)
+    pool.log_counts = np.concatenate([pool.log_counts, np.full((100, 1), 4.0)], axis=1)
+    assert fit_weights(pool, gold) == expected
+
+
+def test_gradient_by_finite_differences():
+    random = np.random.default_rng(0)
+    features, outcomes = random.normal(0, 3, (50, 4)), random.integers(0, 2, 50).astype(float)
+    for _ in range(5):
+        error = check_grad(
+            lambda x: _log_loss(x, features, outcomes)[0],
+            lambda x: _log_loss(x, features, outcomes)[1],
+            random.normal(0, 1, 5),
+        )
+        assert error < 1e-6
+
+
+def test_an_expert_that_is_wrong_gets_no_weight():
+    pool, gold = make_pool(useful=(1.0, -1.0))
+    weights = fit_weights(pool, gold).weights
+    assert weights["E0"] > 0.5
+    assert weights["E1"] == 0.0
+
+
+def test_nothing_to_learn_from_documents_without_hits():
+    pool, gold = make_pool(documents=20)
+    assert fit_weights(pool, sp.csr_matrix(gold.shape, dtype=np.int8)) is None
+
+
+def test_what_was_learnt_has_a_smaller_loss_than_its_neighbours():
+    pool, gold = make_pool(documents=60)
+    best = fit_weights(pool, gold)
+    hits = torch.from_numpy(pool.hits(gold)[np.diff(gold.indptr) > 0]).double()
+    logits = [torch.from_numpy(pool.log_odds[np.diff(gold.indptr) > 0, :, i]) for i in range(2)]
+    counts = torch.from_numpy(np.exp(pool.log_counts[0]))
+
+    def loss(combination):
+        found = combination(pool.names, logits, counts).double()
+        return torch.nn.functional.binary_cross_entropy(found, hits).item()
+
+    assert best.frequency < -0.1
+    for step in (-0.1, 0.1):
+        assert loss(best) < loss(replace(best, frequency=best.frequency + step))
+        assert loss(best) < loss(replace(best, bias=best.bias + step))
+    assert loss(best) < loss(replace(best, frequency=0.0))
+
+
+def test_without_weights_the_mean_of_the_probabilities():
+    logits = [torch.tensor([[-2.0, 3.0]]), torch.tensor([[1.0, 0.5]])]
+    expected = (torch.sigmoid(logits[0]) + torch.sigmoid(logits[1])) / 2
+    found = Combination(frequency=-1.0)(["a", "b"], logits, torch.tensor([3.0, 90.0]))
+    assert torch.equal(found, expected)
+
+
+def test_a_slice_of_labels_is_combined_as_their_ids_are():
+    counts = torch.tensor([0.0, 1.0, 9.0, 100.0, 3.0])
+    logits = [torch.randn(2, 3), torch.randn(2, 3)]
+    combination = Combination({"a": 0.7, "b": 0.2}, -0.3, -0.5)
+    by_slice = combination(["a", "b"], logits, counts[slice(1, 4)])
+    by_ids = combination(["a", "b"], logits, counts[torch.tensor([[1, 2, 3], [1, 2, 3]])])
+    assert torch.equal(by_slice, by_ids)
+    log_counts = torch.tensor([1.0, 9.0, 100.0]).log()
+    expected = torch.sigmoid(0.7 * logits[0] + 0.2 * logits[1] - 0.5 * log_counts - 0.3)
+    torch.testing.assert_close(by_slice, expected)
+
+
+def test_a_label_without_training_texts_counts_as_one_with_a_single_text():
+    combination = Combination({"a": 1.0}, 0.0, -0.5)
+    none, one = (combination(["a"], [torch.zeros(1, 1)], torch.tensor([m])) for m in (0.0, 1.0))
+    assert none.item() == one.item() == 0.5
+
+
+def test_infinite_log_odds_stay_numbers():
+    logits = [torch.tensor([float("inf"), -float("inf")]), torch.tensor([0.0, 0.0])]
+    found = Combination({"a": 0.0, "b": 1.0}, 0.5)(["a", "b"], logits, torch.ones(2))
+    assert torch.allclose(found, torch.sigmoid(torch.tensor([0.5, 0.5])))
+
+
+def test_combination_is_stored_as_it_was():
+    combination = Combination({"D-last": 0.5, "A-1": 0.25}, -0.3, -0.125)
+    assert Combination.from_mapping(combination.to_mapping()) == combination
+    before = {"bias": -0.3, "weights": {"D-last": 0.5, "A-1": 0.25}}
+    assert Combination.from_mapping(before) == Combination(before["weights"], -0.3, 0.0)
+
+
+@given(st.lists(st.lists(st.integers(-1, 6), min_size=4, max_size=4), min_size=1, max_size=5))
+def test_distinct_labels_are_the_set_of_each_row(rows):
+    found = distinct_labels(np.array(rows, dtype=np.int64))
+    for row, labels in zip(rows, found.tolist(), strict=True):
+        kept = [label for label in labels if label >= 0]
+        assert kept == sorted({label for label in row if label >= 0})
+        assert labels == kept + [-1] * (len(labels) - len(kept))
+
+
+def test_scores_come_back_in_the_order_of_the_labels():
+    labels = np.array([[2, 5, 7], [1, 4, -1]])
+    scored = Predictions(
+        np.array([[7, 2, 5], [4, 1, -1]]),
+        np.array([[0.9, 0.5, 0.1], [0.8, 0.2, -np.inf]], dtype=np.float32),
+    )
+    assert scores_at(labels, scored).tolist() == [
+        pytest.approx([0.5, 0.1, 0.9]),
+        pytest.approx([0.2, 0.8, -np.inf]),
+    ]
+
+
+def test_a_handful_of_documents_hardly_moves_anything():
+    few, many = (make_pool(documents=n, frequency=0.5) for n in (2, 2000))
+    found = fit_weights(*few)
+    assert 0.0 < found.frequency < 0.15
+    assert all(0.2 < weight < 0.8 for weight in found.weights.values())
+    assert fit_weights(*many).frequency > 0.4

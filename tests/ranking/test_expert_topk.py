@@ -1,0 +1,122 @@
+"""What a mixture's experts come to together, whichever way the labels are scored."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from glocal.data.batches import collate
+from glocal.ranking.combination import Combination
+from glocal.ranking.ranker import COMBINED, MEAN
+from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics
+from tests.tiny import tiny_recipe
+
+COUNTS = np.array([50, 1, 0, 7, 300, 2, 2, 19, 1, 88])  # one label without a training text
+COMBINATION = Combination({"D-last": 0.8, "A-1": 0.3}, -0.5, -0.6)
+WAYS = {
+    "full": ("candidates.mode=full",),
+    "in chunks": ("candidates.mode=full", "train.chunk_elements=200"),
+    "shortlist": ("candidates.mode=shortlist", "candidates.predict=10"),
+    "clusters": ("document.head=aplc", "candidates.mode=full"),
+    "clusters, shortlist": (
+        "document.head=aplc",
+        "candidates.mode=shortlist",
+        "candidates.predict=10",
+    ),
+}
+
+
+def build(*overrides):
+    """A mixture with weights that differ from label to label, and a batch."""
+    torch.manual_seed(0)
+    statistics = LabelStatistics(COUNTS, 400)
+    system, tokenizer = build_system(tiny_recipe("glocalxml", *overrides), statistics)
+    with torch.no_grad():
+        for parameter in system.experts.parameters():
+            parameter.normal_(0.0, 0.5)
+    texts = ["a red dog", "an owl", "the bee and the hen"]
+    tokens = [np.array(t) for t in tokenizer.encode_batch(texts, 24)]
+    return system.eval(), collate(tokens, np.arange(3), pad_id=0, left=False)
+
+
+@torch.no_grad()
+def expected_scores(system, batch):
+    """(B, L) by the formula."""
+    logits = system.expert_logits(system.prepare(batch), slice(0, len(COUNTS)))
+    log_counts = torch.from_numpy(np.log(np.maximum(COUNTS, 1))).float()
+    total = 0.8 * logits["D-last"] + 0.3 * logits["A-1"] - 0.6 * log_counts - 0.5
+    return torch.sigmoid(total)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_scores_follow_the_formula(way):
+    system, batch = build(*WAYS[way])
+    plain = system.topk(batch, 10)[COMBINED]
+    system.combination = COMBINATION
+    found = system.topk(batch, 10)[COMBINED]
+    scores = expected_scores(system, batch)
+    torch.testing.assert_close(found.scores, scores.sort(1, descending=True).values)
+    torch.testing.assert_close(scores.gather(1, found.indices), found.scores)
+    assert not torch.equal(found.indices, plain.indices)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_candidates_are_scored_as_among_all_labels(way):
+    system, batch = build(*WAYS[way])
+    system.combination = COMBINATION
+    scores = expected_scores(system, batch)
+    candidates = torch.tensor([[4, 2, 9], [8, -1, 0], [-1, -1, 7]])
+    found = system.topk(batch, 3, candidates=candidates)[COMBINED]
+    for row, asked in enumerate(candidates.tolist()):
+        filled = found.indices[row] >= 0
+        labels, given = found.indices[row][filled].tolist(), found.scores[row][filled].tolist()
+        kept = dict(zip(labels, given, strict=True))
+        assert kept.keys() == {label for label in asked if label >= 0}
+        for label, score in kept.items():
+            assert score == pytest.approx(float(scores[row, label]), rel=1e-5)
+
+
+def test_experts_by_themselves_know_nothing_of_the_frequency():
+    system, batch = build(*WAYS["full"])
+    before = system.topk(batch, 10, parts=system.expert_names)
+    system.combination = COMBINATION
+    after = system.topk(batch, 10, parts=system.expert_names)
+    for name in system.expert_names:
+        assert torch.equal(before[name].indices, after[name].indices)
+        assert torch.equal(before[name].scores, after[name].scores)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_mean_of_probabilities_beside_what_the_weights_say(way):
+    system, batch = build(*WAYS[way])
+    plain = system.topk(batch, 10)[COMBINED]
+    system.combination = COMBINATION
+    found = system.topk(batch, 10, parts=[MEAN])
+    assert list(found) == [COMBINED, MEAN]
+    assert torch.equal(found[MEAN].indices, plain.indices)
+    assert torch.equal(found[MEAN].scores, plain.scores)
+    assert not torch.equal(found[COMBINED].scores, plain.scores)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_gpu_scores_the_same_and_combines_without_waiting(way):
+    system, batch = build(*WAYS[way])
+    system.combination = COMBINATION
+    here = system.topk(batch, 10)[COMBINED]
+    system, batch = system.to("cuda"), batch.to("cuda")
+    there = system.topk(batch, 10)[COMBINED]
+    torch.testing.assert_close(there.scores.cpu(), here.scores, rtol=1e-3, atol=1e-4)
+    logits = [torch.zeros(3, 10, device="cuda")] * 2
+    labels = torch.zeros(3, 10, dtype=torch.long, device="cuda")
+    try:
+        with warnings.catch_warnings():  # that the mode is new is no news of ours
+            warnings.simplefilter("ignore")
+            torch.cuda.set_sync_debug_mode("error")
+        for asked in (slice(0, 10), labels):
+            COMBINATION(system.expert_names, logits, system.counts[asked])
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
