@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from glocal.metrics.topk_order import merge_topk, sort_topk
+from glocal.metrics.topk_order import sort_topk
 
 INF = np.inf
 
@@ -29,25 +29,3 @@ def test_empty_slots_go_last_even_behind_minus_infinity():
 def test_keeps_the_first_k():
     indices, _ = sort_topk(np.array([[0, 1, 2]]), np.array([[0.1, 0.3, 0.2]]), 2)
     assert indices.tolist() == [[1, 2]]
-
-
-def test_merge_keeps_the_best_of_all_shards():
-    first = np.array([[0, 1], [2, -1]]), np.array([[0.9, 0.1], [0.3, -INF]])
-    second = np.array([[7, 8], [9, 8]]), np.array([[0.5, 0.4], [0.3, 0.2]])
-    indices, scores = merge_topk([first, second], 3)
-    assert indices.tolist() == [[0, 7, 8], [2, 9, 8]]
-    np.testing.assert_allclose(scores, [[0.9, 0.5, 0.4], [0.3, 0.3, 0.2]], rtol=1e-6)
-
-
-def test_merge_takes_a_repeated_label_once_with_its_highest_score():
-    first = np.array([[3, 1]]), np.array([[0.6, 0.5]])
-    second = np.array([[1, 3]]), np.array([[0.9, 0.2]])
-    indices, scores = merge_topk([first, second], 3)
-    assert indices.tolist() == [[1, 3, -1]]
-    np.testing.assert_allclose(scores, [[0.9, 0.6, -INF]], rtol=1e-6)
-
-
-def test_merge_fills_up_with_empty_slots():
-    indices, scores = merge_topk([(np.array([[4]]), np.array([[0.2]]))], 3)
-    assert indices.tolist() == [[4, -1, -1]]
-    assert scores[0, 1:].tolist() == [-INF, -INF]

@@ -3,8 +3,9 @@
 - the document vector of layer n against a vector per label: `⟨h, e_j⟩ + b_j`;
 - `D-(m+n)` concatenates the document vectors of several layers;
 - an optional linear pooler with tanh, and an optional hidden layer;
-- label vectors that start from the labels' texts or stay tied to them (`label_text.py`), if asked;
-- label clusters (`heads/aplc.py`) in place of the label vectors, if asked.
+- optionally, label vectors that start from the labels' texts or stay tied to them
+  (`tied_labels.py`);
+- optionally, label clusters (`heads/aplc.py`) instead of label vectors.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ __all__ = ["DocumentExpert"]
 
 
 class DocumentExpert(Expert):
-    """The global view: one vector stands for the document.
+    """The global view: scores every label from one vector per document.
 
     Args:
-        config: Its options.
-        name: As written in the recipe.
+        config: Settings of the section [document].
+        name: Name in the recipe, such as `D-last`.
         layers: The layers whose document vectors are concatenated.
         hidden_size: Width of the encoder.
         n_labels: Number of labels.
         bias: Initial label biases, (L,).
-        dropout: On the document vector.
-        clusters: Builds the output layer for a width, where it is not a vector for each label.
-        skip_tails: Of the clusters' loss.
-        text: Of the labels, in the same layers.
+        dropout: Dropout rate of the document vector.
+        clusters: Builds the APLC output layer for a width; None for one vector per label.
+        skip_tails: Train a tail only on the documents with a label in it.
+        text: Vectors of the labels' texts, from the same layers.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class DocumentExpert(Expert):
         return self.refine(torch.cat([features.document(layer) for layer in self.layers], dim=-1))
 
     def refine(self, document: Tensor) -> State:
-        """Dropout, pooler and hidden layer on what stands for the documents."""
+        """Apply dropout, pooler and hidden layer to the document vectors."""
         document = self.dropout(document)
         if self.pooler is not None:
             document = torch.tanh(self.pooler(document))
@@ -87,7 +88,7 @@ class DocumentExpert(Expert):
         return tied_tensors(self.tie, self.weight, self.bias)
 
     def logits(self, state: State, labels: slice | Tensor) -> Tensor:
-        """Logits of labels; from clusters, the log-odds of their probabilities."""
+        """Return logits of labels; label clusters give the log-odds of their probabilities."""
         if self.head is None:
             return super().logits(state, labels)
         (document,) = state
@@ -97,7 +98,7 @@ class DocumentExpert(Expert):
         return self.head.log_odds(document, labels)
 
     def loss(self, state: State, gold: Tensor, *, budget: int) -> Tensor:
-        """The clusters' own (APLC-XLNet Eq. 5), summed over labels and documents."""
+        """Return the summed loss of the label clusters (APLC-XLNet Eq. 5)."""
         (document,) = state
         assert document is not None
         assert self.head is not None
@@ -116,7 +117,7 @@ class DocumentExpert(Expert):
         return logits + bias[0] if bias else logits
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Pooler, hidden layer and what labels share apart from the label parameters."""
+        """Group the pooler, hidden layer and shared text projection apart from label parameters."""
         layers = (self.pooler, self.hidden, self.tie)
         shared = [p for layer in layers if layer for p in layer.parameters()]
         clusters = [] if self.head is None else list(self.head.parameters())

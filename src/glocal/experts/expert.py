@@ -1,8 +1,8 @@
-"""What every expert does, so that systems can chunk, sample and differentiate all of them alike.
+"""The interface of experts, which lets systems chunk, sample and differentiate any of them.
 
 An expert prepares a state once per batch and then scores label rows against it. The state holds
-everything the score depends on besides the label rows, shared parameters included, so `score` is a
-pure function of its inputs and the chunked loss can differentiate it chunk by chunk.
+everything else the score depends on, shared parameters included, so `score` is a pure function of
+its inputs and the chunked loss can differentiate it chunk by chunk.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Expert(nn.Module, ABC):
     """Scores labels from features; owns its label parameters; knows nothing of the encoder.
 
     Attributes:
-        name: As written in the recipe, such as `A-1`.
+        name: Name in the recipe, such as `A-1`.
         layers: The encoder layers whose hidden states it reads.
         label_width: Elements per (document, label) pair that scoring holds in memory.
-        scores_rows: Whether any rows of its label tensors can be scored. If not, it has a `loss` of
-            its own and gives log-odds in place of logits.
-        trained: Whether it takes part in the training loss.
-        orders_all: Whether it tells all labels apart. If not, only those it suggests are in order.
+        scores_rows: Whether any rows of its label tensors can be scored. If not, it defines its own
+            `loss` and returns log-odds instead of logits.
+        trained: Whether the training loss includes this expert.
+        ranks_all: Whether the expert ranks every label, not only its suggestions.
     """
 
     name: str
@@ -38,19 +38,19 @@ class Expert(nn.Module, ABC):
     label_width: int = 1
     scores_rows: bool = True
     trained: bool = True
-    orders_all: bool = True
+    ranks_all: bool = True
 
     @abstractmethod
     def prepare(self, features: Features) -> State:
-        """What scoring needs of a batch, computed once."""
+        """Compute once per batch everything that scoring needs."""
 
     @abstractmethod
     def label_tensors(self) -> tuple[Tensor, ...]:
-        """The label parameters, each with the labels on its first axis."""
+        """Return the label parameters, each with the labels on its first axis."""
 
     @abstractmethod
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
-        """Logits of label rows, (B, C).
+        """Return logits of label rows, (B, C).
 
         Args:
             state: From `prepare`.
@@ -60,23 +60,23 @@ class Expert(nn.Module, ABC):
 
     @abstractmethod
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Parameters by the name of their learning rate."""
+        """Return the parameters by the name of their learning rate."""
 
     def loss(self, state: State, gold: Tensor, *, budget: int) -> Tensor:
-        """The loss of an expert whose label rows cannot be scored one by one, summed."""
+        """Return the summed loss of an expert whose label rows cannot be scored one by one."""
         raise NotImplementedError
 
     def suggestions(self, state: State) -> Tensor | None:
-        """Labels it puts forward by itself, (B, S), best first; None where it does not."""
+        """Return the labels this expert suggests, (B, S), best first; None if it suggests none."""
         return None
 
     def logits(self, state: State, labels: slice | Tensor) -> Tensor:
-        """Logits of a slice of labels, or of candidate ids (B, C)."""
+        """Return logits of a slice of labels, or of candidate ids (B, C)."""
         return self.score(state, tuple(tensor[labels] for tensor in self.label_tensors()))
 
 
 def label_bias(initial: Tensor | None, n_labels: int) -> nn.Parameter | None:
-    """A bias per label at its initial value, or none."""
+    """Return a bias parameter per label at its initial value, or None."""
     if initial is None:
         return None
     assert initial.shape == (n_labels,), "one initial bias per label"
@@ -84,10 +84,10 @@ def label_bias(initial: Tensor | None, n_labels: int) -> nn.Parameter | None:
 
 
 def label_matrix(n_labels: int, width: int) -> nn.Parameter:
-    """Label vectors from N(0, 0.02)."""
+    """Return label vectors drawn from N(0, 0.02)."""
     return nn.Parameter(torch.empty(n_labels, width).normal_(0.0, 0.02))
 
 
 def present(*parameters: Any) -> list[nn.Parameter]:
-    """Those that are there."""
+    """Return the parameters that are not None."""
     return [p for p in parameters if p is not None]

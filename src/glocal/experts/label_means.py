@@ -1,4 +1,4 @@
-"""The mean token of each label's texts, gathered batch by batch."""
+"""Mean hidden states of each label's training texts, accumulated batch by batch."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["LabelMeans"]
 
 
 class LabelMeans:
-    """Sums while documents pass by; means once finished.
+    """Accumulates sums over batches and turns them into means at the end.
 
     Args:
         n_labels: Number of labels.
-        width: Of the hidden states.
-        device: Where they are.
+        width: Width of the hidden states.
+        device: Device of the hidden states.
 
     Attributes:
-        by_label: (L, H), mean over a label's texts of each text's mean token.
-        overall: (H,), the mean token.
-        counts: (L,), texts of each label.
+        by_label: (L, H) mean over a label's texts of each text's mean token.
+        overall: (H,) mean token of all texts.
+        counts: (L,) number of texts of each label.
     """
 
     def __init__(self, n_labels: int, width: int, device: torch.device) -> None:
@@ -30,7 +30,7 @@ class LabelMeans:
         self.n_tokens = torch.zeros((), device=device)
 
     def add(self, tokens: Tensor, mask: Tensor, gold: Tensor) -> None:
-        """Take in hidden states (B, T, H), their mask (B, T) and gold labels (B, G)."""
+        """Add hidden states (B, T, H), their mask (B, T) and gold labels (B, G)."""
         weights = mask.unsqueeze(-1).float()
         tokens = tokens.float() * weights
         sums = tokens.sum(1)  # (B, H)
@@ -51,5 +51,5 @@ class LabelMeans:
         return self
 
     def covariance(self) -> Tensor:
-        """Of the tokens, (H, H), once finished."""
+        """Return the covariance of the tokens, (H, H); call `finish` first."""
         return self.products - torch.outer(self.overall, self.overall)

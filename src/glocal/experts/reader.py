@@ -1,10 +1,10 @@
 """Reader experts `R-n` (TReaderXML): the dual network reads the tokens of layer n and the teacher.
 
 - the text is the hidden states of layer n (layer 0 of static word vectors are the vectors);
-- the teacher is the sequence of the labels in a document's scope, likeliest first, each with a
-  vector that starts at the mean word vector of its description;
-- the network's vector for the document meets a vector per label, as in a document expert;
-- with a prior, labels that were voted for start from there: three learnt numbers say how much.
+- the teacher is the sequence of labels in a document's scope, most likely first; each label's
+  vector is initialised at the mean word vector of its description;
+- the network's document vector is scored against a vector per label, as in a document expert;
+- with `reader.prior`, votes add to the scores of their labels, weighted by three learnt numbers.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from glocal.experts.scattered import at_labels
 
 __all__ = ["ReaderExpert", "ScopeEncoding", "vote_odds"]
 
-_LARGEST = 0.99  # a vote counts at most this much: the log-odds of 1 are infinite
+_LARGEST = 0.99  # votes are clipped here, since the log-odds of 1 are infinite
 
 
 class ReaderExpert(DocumentExpert):
-    """One vector stands for the document, read with a teacher's help.
+    """Scores labels from one document vector, computed with the teacher's help.
 
     Args:
-        config: Its options.
-        document: Options of the output layer.
-        name: As written in the recipe.
+        config: Settings of the section [reader].
+        document: Settings of the output layer.
+        name: Name in the recipe, such as `R-last`.
         layer: The layer whose tokens are read.
         hidden_size: Width of the encoder.
-        label_vectors: (T, D) where the vectors of the teacher's labels start; `None` without one.
-        dropout: On the tokens and on the document vector.
-        options: For `DocumentExpert`: labels, biases, clusters.
+        label_vectors: (T, D) initial vectors of the teacher's labels; None without a teacher.
+        dropout: Dropout rate of the tokens and the document vector.
+        options: Further arguments of `DocumentExpert`.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ReaderExpert(DocumentExpert):
             self.prior = VotePrior(options["n_labels"])
 
     def prepare(self, features: Features) -> State:
-        """What the network makes of the documents (B, bottleneck), and what the votes count."""
+        """Compute document vectors (B, bottleneck) and, with a prior, the weight of each vote."""
         (layer,) = self.layers
         tokens = self.dropout(features.hidden[layer])
         scope = (None, None) if self.scope is None else self.scope(features)
@@ -98,12 +98,12 @@ class ReaderExpert(DocumentExpert):
         return state if self.prior is None else (*state, *self.prior.prepare(features))
 
     def label_tensors(self) -> tuple[Tensor, ...]:
-        """Label vectors (L, H), biases (L,) and, with a prior, the labels' ids (L,)."""
+        """Return label vectors (L, H), biases (L,) and, with a prior, label ids (L,)."""
         tensors = super().label_tensors()
         return tensors if self.prior is None else (*tensors, self.prior.labels)
 
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
-        """`⟨h, e_j⟩ + b_j`, and what the votes count."""
+        """Return `⟨h, e_j⟩ + b_j`, plus the vote prior if there is one."""
         if self.prior is None:
             return super().score(state, rows)
         document, *votes = state
@@ -111,7 +111,7 @@ class ReaderExpert(DocumentExpert):
         return super().score((document,), tuple(rows_of_labels)) + vote_prior(votes, labels)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Attentions, bottleneck and projection, teacher's labels, output layer."""
+        """Group attentions, bottleneck and projection, teacher labels and output layer."""
         groups = super().parameter_groups()
         network = self.network
         readings = [network.text, network.interaction, network.teacher]
@@ -128,12 +128,12 @@ class ReaderExpert(DocumentExpert):
 
 
 class VotePrior(nn.Module):
-    """What votes count towards the scores of their labels: `slope · log(v / (1 − v)) + offset`.
+    """Adds `slope · log(v / (1 − v)) + offset` to the score of a label with vote v.
 
-    A parent no neighbour has itself counts `parent`, any other label nothing.
+    A parent that no neighbour carries adds `parent`; a label outside the scope adds nothing.
 
     Args:
-        n_labels: In the label space; the teacher may know labels beyond it.
+        n_labels: Size of the label space; the teacher may know further labels.
     """
 
     labels: Tensor
@@ -141,24 +141,24 @@ class VotePrior(nn.Module):
     def __init__(self, n_labels: int) -> None:
         super().__init__()
         self.numbers = nn.Parameter(torch.tensor([0.5, 1.5, 0.0]))  # slope, offset, parent
-        # Rows know their labels by this: a slice or candidates of it go along with the vectors.
+        # Scored together with the label vectors, so that each row knows its label.
         self.register_buffer("labels", torch.arange(n_labels), persistent=False)
 
     def prepare(self, features: Features) -> tuple[Tensor, Tensor]:
-        """The scope and what each of its labels counts, (B, S) each."""
+        """Return the scope and the prior of each of its labels, (B, S) each."""
         scope, odds, voted = vote_odds(features)
         slope, offset, parent = self.numbers.float().unbind()
         return scope, torch.where(voted, slope * odds + offset, parent)
 
 
 def vote_odds(features: Features) -> tuple[Tensor, Tensor, Tensor]:
-    """The scope, its votes' log-odds, and which of them are votes at all, (B, S) each."""
+    """Return the scope, the log-odds of its votes, and a mask of actual votes, (B, S) each."""
     votes = features.extra[SCOPE_WEIGHT].float()
     return features.extra[SCOPE].long(), torch.logit(votes.clamp(1e-4, _LARGEST)), votes > 0
 
 
 def vote_prior(votes: Sequence[Tensor | None], labels: Tensor) -> Tensor:
-    """What the votes count at labels, (B, C)."""
+    """Return the vote prior at labels, (B, C)."""
     scope, counts = votes
     assert scope is not None
     assert counts is not None
@@ -166,12 +166,12 @@ def vote_prior(votes: Sequence[Tensor | None], labels: Tensor) -> Tensor:
 
 
 class ScopeEncoding(nn.Module):
-    """The teacher's side of the encoding: a sequence of label vectors and its mask.
+    """Encodes the teacher's scope as a sequence of label vectors with a mask.
 
     Args:
-        config: The reader's options.
-        label_vectors: (T, D) where the vectors start.
-        width: Of what comes out; a projection leads there from another width.
+        config: Settings of the section [reader].
+        label_vectors: (T, D) initial vectors.
+        width: Output width; vectors of another width are projected.
     """
 
     def __init__(self, config: ReaderConfig, label_vectors: np.ndarray, width: int) -> None:
@@ -187,9 +187,9 @@ class ScopeEncoding(nn.Module):
         self.vote = nn.Parameter(torch.zeros(width)) if config.votes else None
 
     def forward(self, features: Features) -> tuple[Tensor, Tensor]:
-        """Vectors (B, S, H) and mask (B, S); S is 1 where their mean is taken."""
+        """Return vectors (B, S, H) and mask (B, S); S is 1 if the mean is taken."""
         labels, votes = features.extra[SCOPE].long(), features.extra[SCOPE_WEIGHT]
-        if labels.device.type == "cpu":  # a GPU would have to be waited for
+        if labels.device.type == "cpu":  # on a GPU this would force a sync
             widest = max(1, int((labels >= 0).any(0).sum()))
             labels, votes = labels[:, :widest], votes[:, :widest]
         mask = labels >= 0

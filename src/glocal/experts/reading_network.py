@@ -1,11 +1,11 @@
 """TReaderXML's dual cooperative network: Reading (Eq. 3–15) and Interaction (Eq. 16–17).
 
-- `SelfAttention` is MMHSA where it is causal and MHSA where it is not; its output goes through
-  tanh, and padding on either side is left out exactly;
-- `Reading` is one branch: up to two attentions with a residual around the first; the text and the
-  teacher each have a branch of their own;
-- `DualNetwork` reads both, concatenates them (teacher first), lets every word look at the teacher
-  and the words before it, and pools what comes out into one vector for the document;
+- `SelfAttention` is the paper's MMHSA if causal, else its MHSA; its output goes through tanh, and
+  padding on either side is masked exactly;
+- `Reading` is one branch: up to two attentions with a residual around the first; text and teacher
+  have separate branches;
+- `DualNetwork` reads both, concatenates them (teacher first), lets every word attend to the teacher
+  and the words before it, and pools the result into one vector per document.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class SelfAttention(nn.Module):
     """Multi-head self-attention with tanh at its output (Eq. 3–13).
 
     Args:
-        width: Of the sequence's vectors; the heads divide it.
-        heads: How many.
-        causal: Whether a place sees itself and those before it alone (Eq. 8–9).
-        silent: Whether it starts at zero, as something added to its input may.
+        width: Width of the vectors; a multiple of `heads`.
+        heads: Number of attention heads.
+        causal: Whether a position attends only to itself and earlier ones (Eq. 8–9).
+        silent: Whether the output is initialised to zero, for use inside a residual.
     """
 
     def __init__(self, width: int, heads: int, *, causal: bool, silent: bool = False) -> None:
@@ -41,11 +41,11 @@ class SelfAttention(nn.Module):
             nn.init.zeros_(self.output.weight)
 
     def forward(self, states: Tensor, mask: Tensor | None) -> Tensor:
-        """New vectors for a sequence, (B, T, H); what stands at masked places means nothing.
+        """Return new vectors for a sequence, (B, T, H); values at masked positions are arbitrary.
 
         Args:
             states: (B, T, H).
-            mask: (B, T) bool, false at padding; `None` where there is none.
+            mask: (B, T) bool, false at padding; None without padding.
         """
         query, key, value = (  # each (B, heads, T, H / heads)
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -61,24 +61,24 @@ class SelfAttention(nn.Module):
         return torch.tanh(self.output(found.transpose(1, 2).flatten(2)))
 
     def _allowed(self, mask: Tensor) -> Tensor:
-        """Which places (last axis) each place may look at, (B, 1, T, T) or (B, 1, 1, T)."""
+        """Return which positions (last axis) each may attend to, (B, 1, T, T) or (B, 1, 1, T)."""
         keys = mask[:, None, None, :]
-        if not self.causal:  # with nothing to look at, anything: a softmax of nothing is NaN
+        if not self.causal:  # a fully masked row attends to everything, as an empty softmax is NaN
             return keys | ~mask.any(1)[:, None, None, None]
         places = torch.arange(mask.shape[1], device=mask.device)
         before = places[:, None] > places
-        itself = places[:, None] == places  # padding too, for the same reason
+        itself = places[:, None] == places  # padding too, so that no softmax is empty
         return (keys & before) | itself
 
 
 class Reading(nn.Module):
-    """One branch: attention, residual, attention, as the configuration has them.
+    """One branch: attention, residual, attention, as configured.
 
     Args:
-        width: Of the sequence's vectors.
-        heads: Of each attention.
-        configuration: Which attentions.
-        residuals: Whether every attention after the first has a residual too.
+        width: Width of the vectors.
+        heads: Number of heads of each attention.
+        configuration: The attentions to use.
+        residuals: Whether attentions after the first have residuals too.
     """
 
     def __init__(
@@ -100,16 +100,17 @@ class Reading(nn.Module):
 
 
 class DualNetwork(nn.Module):
-    """Reads text and teacher side by side, then together, into one vector.
+    """Reads text and teacher in parallel, then together, into one document vector.
 
     Args:
-        width: Of the vectors of both.
-        heads: Of each attention.
-        configuration: What takes part.
-        bottleneck: Width of what comes out (W_HB of Eq. 17).
-        pooling: The mean over all places (`all`), the text's (`text`), or half each (`halves`).
-        residual: Whether the attentions the paper has no residual around have one as well, all of
-            them silent at first: the network then starts as the mean of the words' vectors.
+        width: Width of the vectors of text and teacher.
+        heads: Number of heads of each attention.
+        configuration: The parts of the network.
+        bottleneck: Output width (W_HB of Eq. 17).
+        pooling: Mean over all positions (`all`), over the text (`text`), or half of each
+            (`halves`).
+        residual: Whether attentions without a residual in the paper get one too, initialised to
+            zero: the network then starts as the mean of the words' vectors.
     """
 
     def __init__(
@@ -140,12 +141,12 @@ class DualNetwork(nn.Module):
         teacher: Tensor | None = None,
         teacher_mask: Tensor | None = None,
     ) -> Tensor:
-        """The documents' vectors, (B, bottleneck).
+        """Return the document vectors, (B, bottleneck).
 
         Args:
             text: (B, T, H).
-            mask: (B, T) bool, false at padding; `None` where there is none.
-            teacher: (B, S, H), where the configuration has a teacher.
+            mask: (B, T) bool, false at padding; None without padding.
+            teacher: (B, S, H), if the configuration has a teacher.
             teacher_mask: (B, S) bool.
         """
         states = self.text(text, mask)
@@ -159,13 +160,13 @@ class DualNetwork(nn.Module):
             mask = torch.cat([teacher_mask, mask], dim=1)
         read = self.interaction(states, mask)
         states = states + read if self.residual else read
-        # The mean of W_HB's products is the product of the mean, which is the cheaper one.
+        # W_HB is linear, so pooling first gives the same result at less cost.
         taught_places = states.shape[1] - text.shape[1]
         vector: Tensor = self.bottleneck(self._pool(states, mask, taught_places))
         return vector
 
     def _pool(self, states: Tensor, mask: Tensor | None, taught: int) -> Tensor:
-        """One vector for each document; the first places are the teacher's."""
+        """Pool into one vector per document; the first `taught` positions are the teacher's."""
         if self.pooling == "all" or not taught:
             return masked_mean(states, mask)
         assert mask is not None
@@ -177,7 +178,7 @@ class DualNetwork(nn.Module):
 
 
 def masked_mean(states: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean over the places that count, (B, T, H) → (B, H); zero where none does."""
+    """Return the mean over unmasked positions, (B, T, H) → (B, H); zero if all are masked."""
     if mask is None:
         return states.mean(1)
     weights = mask / mask.sum(1, keepdim=True).clamp(min=1)  # (B, T)

@@ -1,4 +1,4 @@
-"""Values known for a few labels of each document, looked up at any labels."""
+"""Look-up of values that are known for a few labels of each document."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ __all__ = ["at_labels"]
 
 
 def at_labels(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Values of known labels (B, S) at labels: consecutive ones (C,), or candidates (B, C).
+    """Return the values at labels: consecutive ones (C,), or candidates of each document (B, C).
 
     Args:
-        known: Labels of each document, each once, −1 for none.
-        values: Theirs.
-        labels: Where they are asked for.
+        known: (B, S) labels with a value, without repeats, −1 for none.
+        values: (B, S) their values.
+        labels: The labels to look up.
 
     Returns:
-        (B, C) bool, where there are any, and (B, C) values, 0 where there is none.
+        (B, C) bool, whether a label has a value, and (B, C) values, 0 where it has none.
     """
     return (_spread if labels.dim() == 1 else _look_up)(known, values, labels)
 
 
 def _spread(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """At consecutive labels, (C,).
+    """Look up consecutive labels, (C,).
 
-    What lies outside the chunk goes to a column that is cut off, so that no shape depends on the
-    data and nothing waits for the device.
+    Values outside the chunk go to an extra column that is cut off, so that no shape depends on the
+    data and no device sync is needed.
     """
     width = len(labels)
     places = known - labels[0]
@@ -37,6 +37,6 @@ def _spread(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tens
 
 
 def _look_up(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """At candidates of each document, (B, C)."""
+    """Look up candidates of each document, (B, C)."""
     same = labels.unsqueeze(2) == known.unsqueeze(1)  # (B, C, S)
     return same.any(2), (same * values.unsqueeze(1)).sum(2)

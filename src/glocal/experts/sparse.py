@@ -1,10 +1,10 @@
-"""The sparse linear model as an expert, `S`: log-odds that were computed from the words of a text.
+"""The sparse expert `S`: log-odds computed beforehand by the linear model of words.
 
 The model (`glocal.companions.sparse`) reads raw texts and is fitted before the encoder is trained;
 the best labels of a text and their log-odds travel with the batch. Nothing here is trained by
 gradient: its weight is learnt on dev with the weights of the other experts. A label outside its
 best ones gets the log-odds of the last of them, which it cannot exceed. Labels without a training
-text have best ones of their own, below most others, so that they can be told from each other.
+text have their own list of best ones, ranked below most others, so that they too are ranked.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["SparseExpert"]
 
 
 class SparseExpert(Expert):
-    """The words of the whole text.
+    """Scores labels by the words of the whole text.
 
     Args:
-        name: As written in the recipe.
+        name: Name in the recipe, `S`.
         n_labels: Number of labels.
         unseen: (L,) bool, labels without a training text.
     """
@@ -32,7 +32,7 @@ class SparseExpert(Expert):
     labels: Tensor
     unseen: Tensor
     trained = False
-    orders_all = False
+    ranks_all = False
 
     def __init__(self, *, name: str, n_labels: int, unseen: Tensor | None = None) -> None:
         super().__init__()
@@ -42,15 +42,15 @@ class SparseExpert(Expert):
         self.register_buffer("unseen", none if unseen is None else unseen, persistent=False)
 
     def prepare(self, features: Features) -> State:
-        """The best labels (B, M) and their log-odds (B, M)."""
+        """Return the best labels (B, M) and their log-odds (B, M)."""
         return features.extra[SPARSE].long(), features.extra[SPARSE_ODDS].float()
 
     def label_tensors(self) -> tuple[Tensor, ...]:
-        """The ids, (L,)."""
+        """Return the label ids, (L,)."""
         return (self.labels,)
 
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
-        """Log-odds of label rows, (B, C)."""
+        """Return log-odds of label rows, (B, C)."""
         best, odds = state
         assert best is not None
         assert odds is not None
@@ -62,9 +62,9 @@ class SparseExpert(Expert):
         return torch.where(inside, own, torch.where(self.unseen[labels], lowest, lowest_known))
 
     def suggestions(self, state: State) -> Tensor | None:
-        """Its best labels."""
+        """Return its best labels."""
         return state[0]
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """None."""
+        """Return nothing: the sparse model is not trained by gradient."""
         return {}

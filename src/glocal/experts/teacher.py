@@ -1,13 +1,13 @@
-"""The teacher as an expert, `T`: a label's log-odds from its vote among similar texts.
+"""The teacher expert `T`: log-odds of a label from the votes of similar texts.
 
 Five numbers and a bias per label turn votes into log-odds:
 
     inside the scope    slope · log(v / (1 − v)) + offset + share · b_j
-    a parent no neighbour has itself            parent + share · b_j
+    a parent that no neighbour carries          parent + share · b_j
     outside                                 background + b_j
 
 where v is the vote, between 0 and 1, and b_j starts at the training prior's log-odds. It reads no
-hidden state and so sends no gradient into the encoder; its only inputs are a document's scope.
+hidden state, so no gradient reaches the encoder; its only input is the document's scope.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _START = {"slope": 1.0, "offset": 0.0, "parent": -3.0, "share": 0.0, "background
 
 
 class TeacherExpert(Expert):
-    """The labels of similar texts.
+    """Scores labels by the votes of similar texts.
 
     Args:
-        name: As written in the recipe.
+        name: Name in the recipe, `T`.
         bias: Initial label biases, (L,).
     """
 
@@ -40,19 +40,19 @@ class TeacherExpert(Expert):
         self.name, self.layers = name, ()
         self.bias = label_bias(bias, len(bias))
         self.numbers = nn.Parameter(torch.tensor(list(_START.values())))
-        # Rows know their labels by this: a slice or candidates of it go along with the biases.
+        # Scored together with the biases, so that each row knows its label.
         self.register_buffer("labels", torch.arange(len(bias)), persistent=False)
 
     def prepare(self, features: Features) -> State:
-        """The scope (B, S), its votes' log-odds (B, S), which of them are votes, the numbers."""
+        """Return scope (B, S), log-odds of votes (B, S), mask of actual votes, learnt numbers."""
         return (*vote_odds(features), self.numbers)
 
     def label_tensors(self) -> tuple[Tensor, ...]:
-        """Biases and ids, (L,) each."""
+        """Return biases and label ids, (L,) each."""
         return (*present(self.bias), self.labels)
 
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
-        """Log-odds of label rows, (B, C)."""
+        """Return log-odds of label rows, (B, C)."""
         scope, odds, voted, numbers = state
         assert scope is not None
         assert odds is not None
@@ -65,9 +65,9 @@ class TeacherExpert(Expert):
         return torch.where(inside, own + share * bias, background + bias)
 
     def suggestions(self, state: State) -> Tensor | None:
-        """The scope; parents outside the label space are among it."""
+        """Return the scope, which may include parents outside the label space."""
         return state[0]
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """The biases apart from the numbers."""
+        """Group the biases apart from the learnt numbers."""
         return {"classifier": present(self.bias), "mlp": [self.numbers]}

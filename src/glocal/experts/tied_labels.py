@@ -1,16 +1,16 @@
-"""Labels' texts as a part of label vectors, for document experts and label queries alike.
+"""Label vectors that include the label's text, for document experts and label queries.
 
     e_j = P n_j + c_j δ_j        c_j = m_j / (m_j + worth)
 
-- n_j is the vector of the label's text (name, description, parents), fixed, of length one; P is
-  shared by all labels and learnt; δ_j is the label's own and starts at zero.
-- The fewer the training texts m_j of a label, the less its own part counts: what a single text
-  teaches is mostly that text. So P n_j learns to stand alone. If asked, own parts are also left out
-  at random in training ("label dropout").
-- A label without a training text has no own part. It is no part of the loss: never being positive,
-  it would be pushed down. Its bias is the mean of the rarest labels'.
-- P starts so that a text scores labels by the likeness of its tokens to those of their names.
-- `start` gives label vectors P n_j to begin with and then lets them go.
+- n_j is the fixed unit vector of the label's text (name, description, parents); the projection P is
+  shared by all labels and learnt; δ_j belongs to one label and starts at zero.
+- The fewer training texts m_j a label has, the less δ_j counts, since a single text teaches little
+  beyond itself. P n_j therefore learns to work without δ_j. Optionally, δ_j is also dropped at
+  random in training ("label dropout").
+- A label without a training text has no δ_j and no loss: as it is never positive, training would
+  only push it down. Its bias is the mean bias of the rarest labels.
+- P is initialised so that a text scores labels by the similarity of its tokens to their names.
+- `start` only initialises label vectors at P n_j; training then moves them freely.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from torch.nn import functional
 
 __all__ = ["LabelText", "TextTie", "tied_tensors"]
 
-_STAND_INS = 1024  # label texts that stand in for documents when P is scaled
-_SMALL = 0.02  # of a random P, as of label vectors without a text
+_STAND_INS = 1024  # label texts used in place of documents to scale P
+_SMALL = 0.02  # standard deviation of a random P, as of label vectors without a text
 
 
 @dataclass(frozen=True)
 class LabelText:
-    """What an expert needs to know of its labels' texts.
+    """Vectors of the labels' texts and how an expert uses them.
 
     Attributes:
-        vectors: (L, N) the mean token of each label's text, of the layers the expert reads; zero
-            where there is no text.
-        counts: (L,) training texts of each label.
-        tied: Whether the text stays a part of the label vectors.
-        dropout: How often a label's own part is left out in training.
-        worth: As many training texts of its own make a label's own part count half.
+        vectors: (L, N) mean token of each label's text in the layers the expert reads; zero for a
+            label without a text.
+        counts: (L,) number of training texts of each label.
+        tied: Whether the text stays part of the label vectors during training.
+        dropout: Probability of dropping δ_j in training.
+        worth: Number of training texts at which δ_j counts half.
     """
 
     vectors: Tensor
@@ -50,16 +50,16 @@ class LabelText:
     def join(
         self, weight: nn.Parameter, base: Tensor | None = None, *, spread: float = 1.0
     ) -> TextTie | None:
-        """Start label vectors from their texts.
+        """Initialise label vectors from their texts.
 
         Args:
-            weight: (L, W) label vectors; tied, they become each label's own part, at zero.
-            base: (W, N) how texts and documents are brought to width W, which P starts in the
-                direction of; by default the identity where the widths are equal, else random.
-            spread: The standard deviation of the first scores.
+            weight: (L, W) label vectors; when tied, they become δ and are set to zero.
+            base: (W, N) initial direction of P; by default the identity if the widths are equal,
+                else random.
+            spread: Standard deviation of the initial scores.
 
         Returns:
-            The tie; None where label vectors only start there.
+            The tie, or None if the texts only initialise the label vectors.
         """
         rows = self.directions().to(weight)
         start = self._projection(rows, weight.shape[1], base, spread)
@@ -71,7 +71,7 @@ class LabelText:
         return None
 
     def directions(self) -> Tensor:
-        """(L, N) text vectors less their mean, of length one; zero where there is no text."""
+        """Return centred unit text vectors, (L, N); zero for a label without a text."""
         named = self.vectors.any(1, keepdim=True)
         mean = self.vectors.sum(0) / named.sum().clamp(min=1)
         return functional.normalize((self.vectors - mean) * named, dim=1)
@@ -84,19 +84,19 @@ class LabelText:
         inputs = self.vectors[self.vectors.any(1)][:_STAND_INS].to(rows)
         scores = (inputs - inputs.mean(0)) @ base.T @ (base @ rows.T)  # (M, L)
         deviation = scores.std() if scores.numel() > 1 else scores.new_zeros(())
-        # Without texts (a model whose weights are to be loaded) there is nothing to go by.
+        # Without texts (when weights are loaded later) there is nothing to scale by.
         return base * (spread / deviation) if deviation > 0 else base
 
 
 class TextTie(nn.Module):
-    """The shared part of label vectors.
+    """The part of label vectors that comes from the labels' texts.
 
     Args:
-        rows: (L, N) n_j.
-        counts: (L,) training texts of each label.
-        start: (W, N) where P starts.
-        dropout: How often a label's own part is left out in training.
-        worth: As many training texts of its own make a label's own part count half.
+        rows: (L, N) text vectors n_j.
+        counts: (L,) number of training texts of each label.
+        start: (W, N) initial value of P.
+        dropout: Probability of dropping δ_j in training.
+        worth: Number of training texts at which δ_j counts half.
     """
 
     rows: Tensor
@@ -124,7 +124,7 @@ class TextTie(nn.Module):
         self._kept: tuple[object, Tensor] | None = None
 
     def vectors(self, delta: Tensor) -> Tensor:
-        """`P n_j + c_j δ_j`, (L, W), computed once for all batches of a prediction."""
+        """Return `P n_j + c_j δ_j`, (L, W); cached while predicting."""
         if self.training or torch.is_grad_enabled():
             return self._sum(delta)
         state = (self.project.data_ptr(), self.project._version, delta.data_ptr(), delta._version)
@@ -134,7 +134,7 @@ class TextTie(nn.Module):
 
     def _sum(self, delta: Tensor) -> Tensor:
         share, named = self.share, self.rows.any(1)
-        # A label without a text has nothing but its own part.
+        # A label without a text consists of δ_j alone.
         share = torch.where(named, share, (share > 0).to(share))
         if self.training and self.dropout:
             left_out = torch.rand(len(share), device=share.device) < self.dropout
@@ -142,12 +142,12 @@ class TextTie(nn.Module):
         return self.rows @ self.project.T + delta * share.unsqueeze(1)
 
     def biases(self, bias: Tensor) -> Tensor:
-        """(L,) with the mean of the rarest labels' in place of those never trained."""
+        """Return biases (L,) with the rarest labels' mean for labels that were never trained."""
         rare = (bias.detach() * self.rarest).sum() / self.rarest.sum()
         return torch.where(self.share > 0, bias, rare)
 
     def train(self, mode: bool = True) -> TextTie:
-        """Also forgets what was computed: replayed graphs change weights without a trace."""
+        """Also clear the cache: replayed CUDA graphs change weights without a version change."""
         self._kept = None
         super().train(mode)
         return self
@@ -156,9 +156,9 @@ class TextTie(nn.Module):
 def tied_tensors(
     tie: TextTie | None, weight: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor, ...]:
-    """Label vectors and biases, those of them that are there, as they score documents."""
+    """Return the label vectors and biases that score documents; either may be missing."""
     if tie is not None:
-        assert weight is not None, "a tie is of label vectors"
+        assert weight is not None, "a tie needs label vectors"
         weight = tie.vectors(weight)
         bias = None if bias is None else tie.biases(bias)
     return tuple(tensor for tensor in (weight, bias) if tensor is not None)

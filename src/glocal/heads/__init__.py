@@ -1,1 +1,1 @@
-"""Output layers that give probabilities of labels from the vector of a document."""
+"""Output layers: label probabilities from the vector of a document."""

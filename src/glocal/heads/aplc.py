@@ -3,10 +3,10 @@
 - frequent labels in the head at full width d, with a gate for each tail; tail t projects the
   document to d / q^t and scores its labels there: `p = σ(z)` in the head, `σ(gate)·σ(z)` in a tail
   (Eq. 2), so rare labels cost little memory;
-- the loss (Eq. 5) visits a tail only for the documents with a label in it; the gate of an absent
-  tail has its own BCE with target 0, else nothing would ever close it;
+- the loss (Eq. 5) includes a tail only for documents with a label in it; the gate of an absent tail
+  has its own BCE with target 0, since nothing else would train it to close;
 - logits may be bf16, the loss is fp32, label-chunked, against sparse positives;
-- labels are known outside by their ids; ranks by frequency stay inside.
+- callers use label ids; ranks by frequency are internal.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ __all__ = ["APLC", "tail_width"]
 
 
 def tail_width(width: int, q: float, tail: int) -> int:
-    """Width of a tail, counted from 1: d / q^t, at least 1."""
+    """Return the width d / q^t of tail t, counted from 1; at least 1."""
     return max(1, int(width / q**tail))
 
 
 class Cluster(nn.Module):
-    """The labels of the head or of one tail, scored from the document's vector.
+    """Scores the labels of the head or of one tail from the document vector.
 
     Args:
-        n_labels: How many.
-        width: Of the document's vector.
-        inner: Width the labels live in; the head has no projection.
+        n_labels: Number of labels.
+        width: Width of the document vector.
+        inner: Width of the label vectors; the head has no projection.
         shape: `official`, `plain` or, for the head, `none`.
-        bias: (n_labels,) initial biases, or none at all.
+        bias: (n_labels,) initial biases; None for no biases.
     """
 
     def __init__(
@@ -56,16 +56,16 @@ class Cluster(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias.clone())
 
     def label_tensors(self) -> list[Tensor]:
-        """Label vectors and biases, the labels on their first axis."""
+        """Return label vectors and biases, with the labels on their first axis."""
         return [self.weight] if self.bias is None else [self.weight, self.bias]
 
     def logits(self, inner: Tensor, labels: slice | Tensor) -> Tensor:
-        """Logits of a slice of labels, (n, C), or of label ids within the cluster, (n, M)."""
+        """Return logits of a slice of labels, (n, C), or of ids within the cluster, (n, M)."""
         return linear_logits(inner, [tensor[labels] for tensor in self.label_tensors()])
 
 
 def linear_logits(inner: Tensor, rows: Any) -> Tensor:
-    """Logits of label rows: (C, w) shared by all documents, or (n, M, w) of each."""
+    """Return logits of label rows: (C, w) shared by all documents, or (n, M, w) of each."""
     weight, *bias = rows
     if weight.dim() == 2:
         return functional.linear(inner, weight, *bias)
@@ -74,14 +74,14 @@ def linear_logits(inner: Tensor, rows: Any) -> Tensor:
 
 
 class APLC(nn.Module):
-    """The output layer.
+    """Adaptive probabilistic label clusters as an output layer.
 
     Args:
-        clusters: Which labels are where.
-        width: Of the document's vector.
-        q: By which tails narrow.
+        clusters: The assignment of labels to clusters.
+        width: Width of the document vector.
+        q: Factor by which each tail is narrower than the one before.
         tail: `official` (Linear → LayerNorm → ReLU → Linear) or `plain` (Linear → Linear).
-        priors: Log-odds at which biases start; without them there are no biases.
+        priors: Initial biases as log-odds; None for no biases.
     """
 
     order: Tensor
@@ -112,7 +112,7 @@ class APLC(nn.Module):
             )
             for number, (start, stop) in enumerate(pairwise(clusters.bounds))
         )
-        # Made again from the stored training counts when a model is loaded.
+        # Derived again from the stored training counts when a model is loaded.
         for name, array in (("order", clusters.order), ("ranks", clusters.ranks)):
             self.register_buffer(name, torch.from_numpy(array), persistent=False)
         sizes = torch.tensor(clusters.sizes[1:], dtype=torch.float32)
@@ -120,11 +120,11 @@ class APLC(nn.Module):
 
     @property
     def n_tails(self) -> int:
-        """Clusters besides the head."""
+        """Number of clusters except the head."""
         return len(self.clusters) - 1
 
     def cluster(self, number: int) -> Cluster:
-        """The head (0) or a tail."""
+        """Return the head (0) or a tail."""
         found = self.clusters[number]
         assert isinstance(found, Cluster)
         return found
@@ -132,18 +132,18 @@ class APLC(nn.Module):
     # --- training -----------------------------------------------------------------------------
 
     def rank_gold(self, gold: Tensor) -> Tensor:
-        """Gold label ids (B, G) as ranks, −1 where there are fewer."""
+        """Convert gold label ids (B, G) to ranks; −1 is padding."""
         return torch.where(gold >= 0, self.ranks[gold.clamp(min=0)], -1)
 
     def present(self, ranks: Tensor) -> Tensor:
-        """Which tails hold a label of each document (Eq. 3), (B, K)."""
+        """Return which tails hold a label of each document (Eq. 3), (B, K)."""
         tails = [
             ((ranks >= start) & (ranks < stop)).any(1) for start, stop in pairwise(self.bounds[1:])
         ]
         return torch.stack(tails, 1) if tails else ranks.new_zeros(len(ranks), 0, dtype=torch.bool)
 
     def n_scored(self, present: Tensor, *, absent_gates: bool) -> Tensor:
-        """Labels the loss of each document visits (Eq. 4), (B,), absent gates too if asked."""
+        """Count the labels that each document's loss includes (Eq. 4), (B,)."""
         scored = self.bounds[1] + (present * self.sizes).sum(1)
         return scored + (~present).sum(1) if absent_gates else scored
 
@@ -156,15 +156,15 @@ class APLC(nn.Module):
         budget: int,
         skip_tails: bool = True,
     ) -> Tensor:
-        """Σ over documents of weight × (Eq. 5's sum over their scored labels + absent gates).
+        """Return Σ over documents of weight × (Eq. 5's sum over scored labels + absent gates).
 
         Args:
             document: (B, d).
             gold: (B, G) label ids, −1 for none.
-            weights: (B,) fp32; what the loss is divided by is in them.
+            weights: (B,) fp32 weight of each document; includes the loss's denominator.
             budget: Elements of the largest (documents × labels) tensor.
-            skip_tails: Compute a tail for the documents with a label in it alone. Without it the
-                others are computed too, with weight 0: slower, but of fixed shapes.
+            skip_tails: Compute a tail only for documents with a label in it. Otherwise the other
+                documents are computed with weight 0: slower, but with fixed shapes.
         """
         ranks = self.rank_gold(gold)
         present = self.present(ranks)
@@ -174,8 +174,8 @@ class APLC(nn.Module):
         for number in range(1, self.n_tails + 1):
             inside = weights * present[:, number - 1]
             rows = inside.nonzero()[:, 0] if skip_tails else slice(None)
-            # Without documents it still gives every parameter a gradient, of zeros: the optimizer
-            # does the same on one process and on several, whichever of them meets the tail.
+            # Even without documents every parameter gets a gradient of zeros, so that the
+            # optimizer behaves the same on one process and on several.
             total = total + self._tail_loss(
                 number,
                 document[rows],
@@ -219,17 +219,17 @@ class APLC(nn.Module):
     # --- prediction ---------------------------------------------------------------------------
 
     def gate_probabilities(self, document: Tensor) -> Tensor:
-        """How likely each tail holds a label, (B, K) fp32."""
+        """Return the probability that each tail holds a label, (B, K) fp32."""
         return torch.sigmoid(self.gates.logits(document, slice(None)).float())
 
     def probabilities(self, document: Tensor, labels: Tensor) -> Tensor:
-        """Of label ids (M,) shared by all documents, or (B, M) of each, by Eq. 2; fp32."""
+        """Return fp32 probabilities (Eq. 2) of label ids (M,) shared by all, or (B, M) of each."""
         return self._gather(
             document, labels, torch.sigmoid, lambda z, gate: torch.sigmoid(z) * torch.sigmoid(gate)
         )
 
     def log_odds(self, document: Tensor, labels: Tensor) -> Tensor:
-        """`log p − log(1 − p)` of the same labels: what stands in where logits are asked for."""
+        """Return `log p − log(1 − p)` of labels, which takes the place of logits elsewhere."""
         return self._gather(
             document,
             labels,
@@ -244,7 +244,7 @@ class APLC(nn.Module):
         in_head: Callable[[Tensor], Tensor],
         in_tail: Callable[[Tensor, Tensor], Tensor],
     ) -> Tensor:
-        """A function of the logits (and gates) of labels that may be in any cluster, fp32."""
+        """Apply a function to the logits (and gates) of labels from any cluster, in fp32."""
         ranks = self.ranks[labels]
         gates = self.gates.logits(document, slice(None)).float()
         found = torch.zeros(len(document), labels.shape[-1], device=document.device)
@@ -259,7 +259,7 @@ class APLC(nn.Module):
 
 
 def _weighted_bce(logits: Tensor, gold: Tensor, weights: Tensor) -> Tensor:
-    """BCE of plain logits (n, C) against columns (n, G), summed over labels and weighted."""
+    """Return the weighted BCE of logits (n, C) against gold columns (n, G), summed over labels."""
     width = logits.shape[1]
     inside = (gold >= 0) & (gold < width)
     positive = (logits.gather(1, gold.clamp(0, width - 1)) * inside).sum(1)

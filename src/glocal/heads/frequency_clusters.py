@@ -1,9 +1,9 @@
 """Label clusters by training frequency: a head and tails, cut by proportions (APLC-XLNet 3.3).
 
-- labels are ranked by falling training count, equal counts by label id, so the same counts always
-  give the same clusters; labels without a training document come last;
+- labels are ranked by decreasing training count, ties by label id, so equal counts always give
+  equal clusters; labels without a training document come last;
 - every cluster has at least one label, however small its share;
-- the prior of each gate and label, for biases that start at their log-odds.
+- biases of gates and labels start at the log-odds of their priors.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SUM_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Clusters:
-    """Which labels are in the head and in each tail.
+    """The assignment of labels to the head and the tails.
 
     Attributes:
-        order: (L,) label ids by falling training count.
-        bounds: Ranks at which the clusters begin, and the number of labels: cluster t holds the
-            labels of ranks `bounds[t] … bounds[t + 1]`, cluster 0 is the head.
+        order: (L,) label ids by decreasing training count.
+        bounds: First rank of each cluster, then the number of labels: cluster t holds the ranks
+            `bounds[t] … bounds[t + 1]`; cluster 0 is the head.
     """
 
     order: np.ndarray
@@ -39,40 +39,40 @@ class Clusters:
 
     @property
     def sizes(self) -> list[int]:
-        """Labels in the head and in each tail."""
+        """Number of labels in the head and in each tail."""
         return [stop - start for start, stop in pairwise(self.bounds)]
 
     @property
     def n_labels(self) -> int:
-        """Labels in all clusters."""
+        """Number of labels in all clusters."""
         return self.bounds[-1]
 
     @property
     def n_tails(self) -> int:
-        """Clusters besides the head."""
+        """Number of clusters except the head."""
         return len(self.bounds) - 2
 
     @property
     def ranks(self) -> np.ndarray:
-        """(L,) the rank of each label id."""
+        """Rank of each label id, (L,)."""
         ranks = np.empty_like(self.order)
         ranks[self.order] = np.arange(len(self.order))
         return ranks
 
     @cached_property
     def cluster_of(self) -> np.ndarray:
-        """(L,) the cluster of each label id, 0 for the head."""
+        """Cluster of each label id, (L,); 0 is the head."""
         return np.searchsorted(self.bounds, self.ranks, side="right") - 1
 
     def n_visited(self, labels: np.ndarray) -> int:
-        """Labels that the loss of a document with these labels visits (L_i of Eq. 5)."""
+        """Count the labels in the loss of a document with these labels (L_i of Eq. 5)."""
         sizes = self.sizes
         met: set[int] = set(self.cluster_of[labels].tolist())
         return sizes[0] + sum(sizes[tail] for tail in met - {0})
 
 
 class ClusterPriors(NamedTuple):
-    """How likely each gate and each label is before a document is read, as log-odds."""
+    """Prior log-odds of each gate and each label."""
 
     gates: np.ndarray  # (K,)
     labels: np.ndarray  # (L,) by rank; in a tail, given that the cluster is present
@@ -82,8 +82,8 @@ def label_clusters(counts: np.ndarray, partition: Sequence[float]) -> Clusters:
     """Sort labels by training count and cut them by proportions.
 
     Args:
-        counts: (L,) training documents of each label; 0 is allowed.
-        partition: Shares of the head and of each tail.
+        counts: (L,) number of training documents of each label; may be 0.
+        partition: Shares of labels in the head and in each tail.
 
     Raises:
         ConfigError: When the shares are not positive, do not sum to one, or there are fewer labels
@@ -95,7 +95,7 @@ def label_clusters(counts: np.ndarray, partition: Sequence[float]) -> Clusters:
 
 
 def partition_sizes(n_labels: int, partition: Sequence[float]) -> list[int]:
-    """Labels of each cluster: the shares rounded, at least one each, `n_labels` in all."""
+    """Return the number of labels of each cluster: rounded shares, at least one each."""
     _check_partition(n_labels, partition)
     shares = np.cumsum(partition) / math.fsum(partition)
     bounds = [0]
@@ -127,10 +127,10 @@ def _check_partition(n_labels: int, partition: Sequence[float]) -> None:
 
 
 def cluster_priors(clusters: Clusters, counts: np.ndarray, n_documents: int) -> ClusterPriors:
-    """Log-odds of gates and labels from the training counts.
+    """Compute prior log-odds of gates and labels from the training counts.
 
-    A gate's prior takes a document's labels for independent: 1 − Π (1 − p_j) over its cluster. In a
-    tail a label's prior is divided by its gate's, since the two are multiplied.
+    A gate's prior assumes independent labels: 1 − Π (1 − p_j) over its cluster. In a tail, a
+    label's prior is divided by its gate's, since the two are multiplied.
     """
     smoothed = (counts[clusters.order].astype(np.float64) + 0.5) / (n_documents + 1.0)
     labels = np.clip(smoothed, 1e-12, 1 - 1e-6)

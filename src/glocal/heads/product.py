@@ -1,15 +1,15 @@
-"""The logarithms of p = σ(a)·σ(b) and of 1 − p, exact from one end of the logits to the other.
+"""The logarithms of p = σ(a)·σ(b) and of 1 − p, accurate for logits of any size.
 
-With small p, 1 − p rounds to 1; with p near 1 it rounds to 0. So (APLC-XLNet Eq. 2 and 5)
+For small p, 1 − p rounds to 1; for p near 1 it rounds to 0. Hence (APLC-XLNet Eq. 2 and 5)
 
 - `log p = logσ(a) + logσ(b)`;
 - `log(1 − p) = log1p(−exp(log p))` where p < 1/2;
 - elsewhere `1 − p = (1 + e^a + e^b) / ((1 + e^a)(1 + e^b))`, and with m = min(a, b), M = max(a, b)
-  `log(1 − p) = softplus(m − softplus(M)) − softplus(m)`, a difference that loses nothing there;
-- the derivative is the same everywhere, `−∂/∂b log(1 − p) = σ(b)·σ(a − softplus(b))`, and lies
-  between 0 and 1: autograd never sees the branches, so neither can poison the other.
+  `log(1 − p) = softplus(m − softplus(M)) − softplus(m)`, a difference without cancellation there;
+- one formula gives the derivative everywhere, `−∂/∂b log(1 − p) = σ(b)·σ(a − softplus(b))`, a value
+  between 0 and 1. Autograd never sees the two branches, so a NaN in one cannot reach the other.
 
-Half-precision logits are taken to fp32 first.
+Half-precision logits are converted to fp32 first.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _LOG_HALF = -math.log(2.0)
 
 
 def log_product(a: Tensor, b: Tensor) -> Tensor:
-    """`log(σ(a)·σ(b))`, broadcast."""
+    """Return `log(σ(a)·σ(b))`, broadcast."""
     return functional.logsigmoid(_exact(a)) + functional.logsigmoid(_exact(b))
 
 
 def log_one_minus_product(a: Tensor, b: Tensor) -> Tensor:
-    """`log(1 − σ(a)·σ(b))`, broadcast."""
+    """Return `log(1 − σ(a)·σ(b))`, broadcast."""
     apply: Callable[..., Tensor] = _LogOneMinusProduct.apply
     return apply(_exact(a), _exact(b))
 
 
 def product_bce(gates: Tensor, logits: Tensor, gold: Tensor, weights: Tensor) -> Tensor:
-    """Binary cross-entropy of p = σ(gate)·σ(logit) against sparse positives, a weighted sum.
+    """Return the weighted sum of the BCE of p = σ(gate)·σ(logit) against sparse positives.
 
     Args:
-        gates: (n,) the gate's logit of each document.
-        logits: (n, C) of a chunk of the cluster's labels.
-        gold: (n, G) the documents' labels as columns of the chunk; others are outside `0 … C`.
-        weights: (n,) of each document's loss.
+        gates: (n,) gate logit of each document.
+        logits: (n, C) logits of a chunk of the cluster's labels.
+        gold: (n, G) gold labels as columns of the chunk; labels elsewhere are outside `0 … C`.
+        weights: (n,) weight of each document.
     """
     width = logits.shape[1]
     inside = (gold >= 0) & (gold < width)
@@ -63,9 +63,9 @@ class _LogOneMinusProduct(torch.autograd.Function):
         log_p = functional.logsigmoid(a) + functional.logsigmoid(b)
         likely = log_p >= _LOG_HALF
         value = log_p.clamp_(max=_LOG_HALF).exp_().neg_().log1p_()
-        if value.is_cuda:  # nothing may wait for the device
+        if value.is_cuda:  # avoid a device sync
             return torch.where(likely, _log_rest_of_likely(a, b), value)
-        places = likely.nonzero(as_tuple=True)  # few: not worth computing for all
+        places = likely.nonzero(as_tuple=True)  # few, so compute only these
         chosen = (tensor.expand_as(value)[places] for tensor in (a, b))
         value[places] = _log_rest_of_likely(*chosen)
         return value
@@ -82,13 +82,13 @@ class _LogOneMinusProduct(torch.autograd.Function):
 
 
 def _log_rest_of_likely(a: Tensor, b: Tensor) -> Tensor:
-    """`log(1 − p)` where p is at least 1/2."""
+    """Return `log(1 − p)` for p of at least 1/2."""
     low, high = torch.minimum(a, b), torch.maximum(a, b)
     return functional.softplus(low - functional.softplus(high)) - functional.softplus(low)
 
 
 def _slope(x: Tensor, other: Tensor) -> Tensor:
-    """`∂/∂x log(1 − σ(x)·σ(other))`."""
+    """Return `∂/∂x log(1 − σ(x)·σ(other))`."""
     return (other - functional.softplus(x)).sigmoid_().mul_(-torch.sigmoid(x))
 
 

@@ -1,1 +1,1 @@
-"""What training minimises, label chunk by label chunk."""
+"""Training losses, computed label chunk by label chunk."""

@@ -2,12 +2,12 @@
 
 For an ordered pair of experts (j, k) and a gold label i:
 
-    λ_i = (1 − max(p_j, p_k)) / n_i          carries no gradient; n_i: training texts of the label
+    λ_i = (1 − max(p_j, p_k)) / n_i          without gradient; n_i: training texts of the label
     KL_i = p_j (z_j − z_k) + softplus(z_k) − softplus(z_j)
     loss = − mean over ordered pairs of Σ_i λ_i KL_i
 
-λ is zero off the gold labels, so nothing else is ever computed. Summed over labels and documents,
-like the BCE it is added to.
+λ is zero for other labels, so only gold labels are computed. The loss is summed over labels and
+documents, as the BCE is.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["bernoulli_kl", "diversity"]
 
 
 def bernoulli_kl(first: Tensor, second: Tensor) -> Tensor:
-    """KL(σ(first) ‖ σ(second)) of Bernoulli distributions, from logits."""
+    """Return KL(σ(first) ‖ σ(second)) of Bernoulli distributions, from logits."""
     log_ratio = functional.softplus(second) - functional.softplus(first)
     return torch.sigmoid(first) * (first - second) + log_ratio
 
 
 def diversity(logits: Sequence[Tensor], counts: Tensor, weights: Tensor) -> Tensor:
-    """The loss over gold labels.
+    """Return the loss over gold labels.
 
     Args:
-        logits: One tensor per expert, all of one shape.
-        counts: Training texts of each label, the same shape.
-        weights: 1 where there is a gold label, 0 where there is padding.
+        logits: One tensor per expert, all of the same shape.
+        counts: Number of training texts of each label, same shape.
+        weights: 1 for a gold label, 0 for padding.
     """
     logits = [z.float() for z in logits]
     total = logits[0].new_zeros(())

@@ -3,9 +3,9 @@
 - documents are drawn with replacement, the same draw for both models, so that the difficulty of a
   document cancels out;
 - works on numerators and denominators, so ratios of sums (PSP, micro-F1) are resampled as ratios;
-- documents with equal scores are drawn together as one multinomial: for P@k a few dozen groups
-  stand for any number of documents; the distribution is the same;
-- memory stays within one block of draws, whatever the number of samples.
+- documents with equal scores are drawn together as one multinomial with the same distribution: for
+  P@k a few dozen groups replace any number of documents;
+- memory is bounded by one block of draws, whatever the number of samples.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class BootstrapResult:
     """The difference a - b of a metric and its uncertainty.
 
     Attributes:
-        difference: On the documents themselves.
+        difference: Observed difference on the given documents.
         low: Lower end of the percentile interval.
-        high: Upper end of the interval.
-        p_value: Two-sided: twice the smaller part of the draws on one side of zero.
-        n: Documents.
-        value_a: The metric of the first model.
-        value_b: The metric of the second.
-        samples: Draws made.
-        confidence: Of the interval.
+        high: Upper end of the percentile interval.
+        p_value: Two-sided p-value: twice the smaller share of draws on one side of zero.
+        n: Number of documents.
+        value_a: Metric of the first model.
+        value_b: Metric of the second model.
+        samples: Number of draws.
+        confidence: Confidence level of the interval.
     """
 
     difference: float
@@ -52,7 +52,7 @@ class BootstrapResult:
     confidence: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
@@ -67,12 +67,12 @@ def paired_bootstrap(
     """Compare two models on the same documents.
 
     Args:
-        per_document_a: A metric per document; plain values are averaged, `DocumentScores` of a
-            ratio metric are resampled as numerators and denominators.
-        per_document_b: The same metric of the other model, for the same documents in order.
-        samples: Draws.
-        seed: Of the draws.
-        confidence: Of the interval.
+        per_document_a: Metric per document of the first model; plain values are averaged,
+            `DocumentScores` of a ratio metric are resampled as numerators and denominators.
+        per_document_b: Metric per document of the second model, same documents in the same order.
+        samples: Number of draws.
+        seed: Random seed.
+        confidence: Confidence level of the interval.
 
     Raises:
         ValueError: When there are no documents or not the same number.
@@ -89,7 +89,7 @@ def paired_bootstrap(
         )
     drawn = _draw_differences(a, b, samples, np.random.default_rng(seed))
     low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
-    # The 1s keep a p-value from being 0: no finite number of draws shows that.
+    # Adding 1 keeps the p-value above 0, which no finite number of draws can show.
     rarer = min(int(np.count_nonzero(drawn <= 0)), int(np.count_nonzero(drawn >= 0)))
     return BootstrapResult(
         difference=a.value - b.value,
@@ -120,11 +120,11 @@ def _draw_differences(
         sums = counts @ groups  # (draws, 4)
         with np.errstate(invalid="ignore", divide="ignore"):
             ratios = sums[:, [0, 2]] / sums[:, [1, 3]]
-        # A draw in which nothing could be gained scores 0 for that model.
+        # A draw without attainable gain scores 0.
         ratios = np.nan_to_num(ratios, nan=0.0)
         parts.append(ratios[:, 0] - ratios[:, 1])
     differences = np.concatenate(parts)
-    # Two equal sums may differ in their last bits; a draw without a difference must count as one.
+    # Equal sums may differ in their last bits; treat such a draw as no difference.
     differences[np.abs(differences) < 1e-12] = 0.0
     return differences
 
@@ -132,9 +132,9 @@ def _draw_differences(
 def _draw_counts(
     sizes: NDArray[np.int64], samples: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.float64]]:
-    """How often each group is drawn, block by block: float64 (draws, groups)."""
+    """Yield blocks of float64 (draws, groups): how often each group is drawn."""
     n, n_groups = int(sizes.sum()), len(sizes)
-    # A multinomial costs one binomial per group, dearer than one integer per document.
+    # A multinomial costs one binomial per group, more than one integer per document.
     grouped = n_groups * 8 < n
     block = max(1, _BLOCK // (n_groups if grouped else n))
     group_of = np.repeat(np.arange(n_groups), sizes)

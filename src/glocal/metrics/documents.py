@@ -1,7 +1,7 @@
-"""A metric's value for every document, and what it comes to over all of them.
+"""The value of a metric for every document, and over all documents.
 
-Means and ratios of sums have one form here: numerators over denominators, summed. For P@k every
-denominator is 1, which makes it a mean; for PSP@k it is the best attainable gain of the document.
+Means and ratios of sums share one form: Σ numerators / Σ denominators. For P@k every denominator is
+1, which makes it a mean; for PSP@k it is the best attainable gain of the document.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class DocumentScores:
     """A metric per document; over all documents it is Σ numerators / Σ denominators.
 
     Attributes:
-        numerators: What each document gained, float64 (n,).
-        denominators: What each document counts, float64 (n,).
+        numerators: Gain of each document, float64 (n,).
+        denominators: Weight of each document, float64 (n,).
     """
 
     numerators: NDArray[np.float64]
@@ -29,7 +29,7 @@ class DocumentScores:
 
     @classmethod
     def mean(cls, values: ArrayLike) -> DocumentScores:
-        """Scores whose total is the mean of `values`."""
+        """Return scores whose total is the mean of `values`."""
         numerators = np.asarray(values, dtype=np.float64)
         return cls(numerators, np.ones_like(numerators))
 
@@ -45,10 +45,10 @@ class DocumentScores:
 
     @property
     def value(self) -> float:
-        """The metric over all documents; not a number when nothing was there to gain."""
+        """Metric over all documents; NaN if the denominators sum to 0."""
         total = float(self.denominators.sum())
         return float(self.numerators.sum()) / total if total else float("nan")
 
     def take(self, documents: NDArray[Any]) -> DocumentScores:
-        """The scores of some documents, by positions or by a mask."""
+        """Return the scores of some documents, given by positions or a mask."""
         return DocumentScores(self.numerators[documents], self.denominators[documents])

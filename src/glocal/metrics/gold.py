@@ -1,9 +1,9 @@
-"""Gold labels made ready for scoring, and the search for hits in them.
+"""Gold labels in canonical form, and the search for hits in them.
 
-- documents without gold are left out here, once, and counted;
-- gold columns beyond the label space stay: nobody can predict them, so they count as misses;
-- hits come from one sorted search of (row, column) keys, so time and memory follow the number of
-  predictions and gold labels, never documents × labels.
+- documents without gold are excluded here, once, and counted;
+- gold columns beyond the label space stay: they can never be predicted, so they count as misses;
+- hits come from one sorted search of (row, column) keys, so time and memory grow with the number of
+  predictions and gold labels, never with documents × labels.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Gold:
     """The gold labels of the documents that have any.
 
     Attributes:
-        matrix: CSR of those documents × label columns; sorted, no duplicates, no stored zeros.
-        kept: Their rows in the matrix given, int64 (m,).
-        n_documents: How many documents were given.
+        matrix: CSR of these documents × label columns; sorted, no duplicates, no stored zeros.
+        kept: Row of each of these documents in the original matrix, int64 (m,).
+        n_documents: Number of rows of the original matrix.
     """
 
     matrix: Any
@@ -34,25 +34,25 @@ class Gold:
 
     @property
     def n_columns(self) -> int:
-        """Labels of the label space and gold labels outside it."""
+        """Number of label columns, gold labels outside the label space included."""
         return int(self.matrix.shape[1])
 
     @property
     def left_out(self) -> int:
-        """Documents without gold."""
+        """Number of documents without gold."""
         return self.n_documents - len(self.kept)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Gold labels of each document kept."""
+        """Number of gold labels of each kept document."""
         return np.asarray(np.diff(self.matrix.indptr), dtype=np.int64)
 
 
 def prepare_gold(gold: Any) -> Gold:
-    """Put gold labels into canonical form and set documents without any aside.
+    """Bring gold labels into canonical form and exclude documents without any.
 
     Args:
-        gold: A sparse matrix of documents × labels; what is not zero is gold.
+        gold: Sparse matrix of documents × labels; nonzero entries are gold.
     """
     if isinstance(gold, Gold):
         return gold
@@ -69,7 +69,7 @@ def _canonical(gold: Any) -> Any:
     if matrix.has_canonical_format and np.count_nonzero(matrix.data) == matrix.nnz:
         return matrix
     matrix = matrix.copy()
-    # Zeros go first: two stored values that cancel out would otherwise hide a gold label.
+    # Remove zeros first: two stored values that cancel out would otherwise hide a gold label.
     matrix.eliminate_zeros()
     matrix.data = np.ones(matrix.nnz, dtype=np.float64)
     matrix.sum_duplicates()
@@ -77,7 +77,7 @@ def _canonical(gold: Any) -> Any:
 
 
 def hit_matrix(indices: NDArray[np.int64], matrix: Any) -> NDArray[np.bool_]:
-    """Which predictions are gold: (n, k), false at empty slots.
+    """Return which predictions are gold, (n, k); false at empty slots.
 
     Args:
         indices: Predicted columns (n, k), -1 for an empty slot.
@@ -103,18 +103,18 @@ def _check_indices(indices: NDArray[np.int64], n_rows: int, n_columns: int) -> N
         )
     if indices.size and (indices.min() < -1 or indices.max() >= n_columns):
         raise ValueError(
-            f"predicted labels must lie between -1 (empty) and {n_columns - 1}, "
+            f"predicted labels must be between -1 (empty) and {n_columns - 1}, "
             f"not {indices.min()} to {indices.max()}"
         )
 
 
 def best_weights(gold: Gold, weights: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """The k largest label weights among each document's gold labels, 0 where it has fewer.
+    """Return the k largest weights among each document's gold labels, padded with 0.
 
     Args:
-        gold: The prepared gold labels.
-        weights: One for each column.
-        k: How many.
+        gold: Prepared gold labels.
+        weights: Weight of each column.
+        k: Number of weights per document.
     """
     sizes = gold.sizes
     rows = np.repeat(np.arange(len(sizes)), sizes)

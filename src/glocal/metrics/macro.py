@@ -19,12 +19,12 @@ __all__ = ["LabelCounts", "MacroScores", "label_counts", "macro_scores"]
 
 @dataclass(frozen=True, eq=False)
 class LabelCounts:
-    """What happened to each gold column within the first k predictions, int64 (columns,).
+    """Document counts of each gold column within the first k predictions, int64 (columns,).
 
     Attributes:
-        hits: Documents where it was predicted and gold.
-        predicted: Documents where it was predicted.
-        gold: Documents where it is gold.
+        hits: Documents where the label is predicted and gold.
+        predicted: Documents where the label is predicted.
+        gold: Documents where the label is gold.
     """
 
     hits: NDArray[np.int64]
@@ -34,7 +34,7 @@ class LabelCounts:
 
 @dataclass(frozen=True)
 class MacroScores:
-    """Averages over a group of labels; not numbers when the group is empty."""
+    """Averages over a group of labels; NaN if the group is empty."""
 
     precision: float
     recall: float
@@ -60,8 +60,8 @@ def macro_scores(
 
     Args:
         counts: From `label_counts`.
-        members: Which columns belong to the group; all of them when not given.
-        with_gold: Only over the members that are gold for some document.
+        members: Columns of the group; None for all columns.
+        with_gold: Average only over members that are gold for some document.
     """
     chosen = np.ones(len(counts.gold), dtype=bool) if members is None else members
     if with_gold:

@@ -1,8 +1,8 @@
 """Propensity-scored metrics: a hit on a rare label counts for more (Jain et al., KDD 2016).
 
-- a label with N_l of N training texts weighs q_l = 1 + C (N_l + B)^-A, C = (ln N - 1)(B + 1)^A;
-- gold labels outside the label space weigh as labels without a training text do, and can only be
-  missed;
+- a label with N_l of N training texts has weight q_l = 1 + C (N_l + B)^-A, C = (ln N - 1)(B + 1)^A;
+- gold labels outside the label space have the weight of labels without a training text, and count
+  as misses;
 - PSP@k and PSnDCG@k are ratios of sums over documents: gained over best attainable.
 """
 
@@ -23,11 +23,11 @@ __all__ = ["Weighted", "inverse_propensity", "psndcg_at_k", "psp_at_k", "weigh"]
 def inverse_propensity(
     counts: ArrayLike, n_train: int, *, a: float = 0.55, b: float = 1.5, n_columns: int = 0
 ) -> NDArray[np.float64]:
-    """The weight q_l of each label.
+    """Return the weight q_l of each label.
 
     Args:
-        counts: Training texts of each label of the label space.
-        n_train: Training texts in all.
+        counts: Number of training texts of each label in the label space.
+        n_train: Number of training texts.
         a: A of the formula (0.5 for Wikipedia-500K, 0.6 for Amazon-670K, 0.55 elsewhere).
         b: B of the formula (0.4, 2.6 and 1.5 for the same).
         n_columns: Columns of the gold matrix; those beyond `counts` have no training text.
@@ -39,7 +39,7 @@ def inverse_propensity(
     known = np.asarray(counts, dtype=np.float64)
     padded = np.zeros(max(len(known), n_columns))
     padded[: len(known)] = known
-    # C is negative for one or two texts and would turn the weights round; 0 makes them equal.
+    # C is negative for one or two texts, which would invert the weights; 0 makes them equal.
     c = max(np.log(n_train) - 1.0, 0.0) * (b + 1.0) ** a
     return np.asarray(1.0 + c * (padded + b) ** -a)
 
@@ -49,9 +49,9 @@ class Weighted:
     """Judged predictions with label weights.
 
     Attributes:
-        gains: The weight of each hit, float64 (m, k); 0 where there is none.
-        best: The weights of each document's gold labels, largest first, float64 (m, depth).
-        sizes: Gold labels of each document, int64 (m,).
+        gains: Weight of each hit, float64 (m, k); 0 for a miss.
+        best: Weights of each document's gold labels, largest first, float64 (m, depth).
+        sizes: Number of gold labels of each document, int64 (m,).
     """
 
     gains: NDArray[np.float64]
@@ -66,13 +66,13 @@ def weigh(
     depth: int,
     best: NDArray[np.float64] | None = None,
 ) -> Weighted:
-    """Give every hit its label's weight.
+    """Weight every hit by its label.
 
     Args:
         judged: Predictions compared with gold.
-        weights: One for each column of the gold matrix.
-        depth: The largest k that will be asked for.
-        best: `best_weights(judged.gold, weights, depth)`, when it is known already.
+        weights: Weight of each column of the gold matrix.
+        depth: Largest k that will be used.
+        best: `best_weights(judged.gold, weights, depth)`, if already computed.
     """
     if len(weights) < judged.gold.n_columns:
         raise ValueError(
@@ -86,7 +86,7 @@ def weigh(
 
 
 def psp_at_k(weighted: Weighted, k: int) -> DocumentScores:
-    """Weight of the hits among the first k predictions over the best attainable weight."""
+    """Return the weight of the hits among the first k predictions over the best attainable."""
     _check_depth(weighted, k)
     return DocumentScores(
         weighted.gains[:, :k].sum(axis=1) / k, weighted.best[:, :k].sum(axis=1) / k
@@ -94,7 +94,7 @@ def psp_at_k(weighted: Weighted, k: int) -> DocumentScores:
 
 
 def psndcg_at_k(weighted: Weighted, k: int) -> DocumentScores:
-    """Discounted weight of the hits among the first k predictions over the best attainable."""
+    """Return the discounted weight of the hits in the top k over the best attainable."""
     _check_depth(weighted, k)
     gains, best = weighted.gains[:, :k], weighted.best[:, :k]
     ideal = ideal_discounts(weighted.sizes, k)
@@ -106,4 +106,4 @@ def psndcg_at_k(weighted: Weighted, k: int) -> DocumentScores:
 def _check_depth(weighted: Weighted, k: int) -> None:
     depth = weighted.best.shape[1]
     if not 1 <= k <= depth:
-        raise ValueError(f"k must lie between 1 and the depth {depth} of `weigh`, not {k}")
+        raise ValueError(f"k must be between 1 and the depth {depth} of `weigh`, not {k}")

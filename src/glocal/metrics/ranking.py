@@ -36,8 +36,8 @@ class Judged:
 
     Attributes:
         indices: Predicted columns, int64 (m, k), -1 for an empty slot.
-        hits: Which of them are gold, bool (m, k).
-        gold: The gold labels they were compared with.
+        hits: Which predictions are gold, bool (m, k).
+        gold: The gold labels.
     """
 
     indices: NDArray[np.int64]
@@ -45,7 +45,7 @@ class Judged:
     gold: Gold
 
     def kept_scores(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Of the scores (n, k) of all documents, those that belong to `indices`."""
+        """Select from the scores (n, k) of all documents those of the documents with gold."""
         expected = (self.gold.n_documents, self.indices.shape[1])
         if scores.shape != expected:
             raise ValueError(f"scores must have the predictions' shape {expected}: {scores.shape}")
@@ -57,7 +57,7 @@ def judge(indices: NDArray[np.int64], gold: Any) -> Judged:
 
     Args:
         indices: Predicted columns of all documents (n, k), best first, -1 for an empty slot.
-        gold: A sparse matrix (n, columns), or what `prepare_gold` made of it.
+        gold: Sparse matrix (n, columns), or the result of `prepare_gold`.
     """
     gold = prepare_gold(gold)
     if len(indices) != gold.n_documents:
@@ -70,34 +70,34 @@ def judge(indices: NDArray[np.int64], gold: Any) -> Judged:
 
 
 def precision_at_k(judged: Judged, k: int) -> DocumentScores:
-    """The part of the first k predictions that is gold."""
+    """Return the share of the first k predictions that is gold."""
     return DocumentScores.mean(_hits_within(judged, k) / k)
 
 
 def recall_at_k(judged: Judged, k: int) -> DocumentScores:
-    """The part of the gold labels found among the first k predictions."""
+    """Return the share of gold labels found among the first k predictions."""
     return DocumentScores.mean(_hits_within(judged, k) / judged.gold.sizes)
 
 
 def r_precision_at_k(judged: Judged, k: int) -> DocumentScores:
-    """Precision over as many predictions as could be right: R-precision cut at k."""
+    """Return R-precision cut at k: hits over the largest possible number of hits."""
     return DocumentScores.mean(_hits_within(judged, k) / np.minimum(judged.gold.sizes, k))
 
 
 def ndcg_at_k(judged: Judged, k: int) -> DocumentScores:
-    """Discounted gain of the first k predictions over the best order's."""
+    """Return the discounted gain of the first k predictions over that of the ideal ranking."""
     hits = judged.hits[:, :k]
     gains = hits @ discounts(hits.shape[1])
     return DocumentScores.mean(gains / ideal_discounts(judged.gold.sizes, k))
 
 
 def discounts(k: int) -> NDArray[np.float64]:
-    """1/log2(r + 1) for the ranks r = 1 … k."""
+    """Return 1/log2(r + 1) for the ranks r = 1 … k."""
     return 1.0 / np.log2(np.arange(2, k + 2, dtype=np.float64))
 
 
 def ideal_discounts(sizes: NDArray[np.int64], k: int) -> NDArray[np.float64]:
-    """The discounts' sum over the first min(k, g) ranks, for documents with g ≥ 1 gold labels."""
+    """Return the sum of discounts of the first min(k, g) ranks, for documents with g ≥ 1 labels."""
     return np.asarray(np.cumsum(discounts(k))[np.minimum(sizes, k) - 1])
 
 

@@ -1,8 +1,8 @@
-"""Expected calibration error: how far probabilities are from the frequencies they promise.
+"""Expected calibration error: how far probabilities are from observed frequencies.
 
 Scores fall into bins of equal width; the error is the mean over scores of
-|mean score - part that is gold| of their bin. The result carries its bins and its population,
-without which the number cannot be compared.
+|mean score - share that is gold| of their bin. The result includes bins and population, without
+which the number cannot be compared.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class CalibrationError:
     """Expected calibration error and the reliability diagram behind it.
 
     Attributes:
-        value: The error, between 0 and 1; not a number without scores.
+        value: The error, between 0 and 1; NaN without scores.
         bins: Number of bins of equal width on [0, 1].
-        n: Scores it was computed over.
-        counts: Scores in each bin.
-        confidence: Mean score of each bin (0 where it is empty).
-        accuracy: Part of each bin's scores that is gold (0 where it is empty).
+        n: Number of scores.
+        counts: Number of scores in each bin.
+        confidence: Mean score of each bin; 0 for an empty bin.
+        accuracy: Share of each bin's scores that is gold; 0 for an empty bin.
     """
 
     value: float
@@ -42,14 +42,14 @@ def expected_calibration_error(
     """Compare probabilities with outcomes, bin by bin.
 
     Args:
-        scores: Probabilities, any shape; leave empty slots out.
-        hits: Whether each is gold, the same shape.
-        bins: Number of bins of equal width; the lower edge belongs to a bin.
+        scores: Probabilities of any shape, without empty slots.
+        hits: Whether each is gold, same shape.
+        bins: Number of bins of equal width; a bin includes its lower edge.
     """
     if scores.shape != hits.shape:
         raise ValueError(f"scores {scores.shape} and hits {hits.shape} must have one shape")
     values = np.asarray(scores, dtype=np.float64).ravel()
-    # Written so that a score that is not a number is refused too.
+    # Written so that NaN is refused too.
     if not np.all((values >= 0) & (values <= 1)):
         raise ValueError("scores must be probabilities between 0 and 1 to have a calibration error")
     places = np.minimum((values * bins).astype(np.int64), bins - 1)

@@ -1,7 +1,7 @@
 """Micro-averaged precision, recall and F1 of the labels at or above a threshold.
 
-Computed from the top k, so it is exact only where fewer than k labels of a document reach the
-threshold; documents where all k do are counted as `saturated`: a larger k might change the result.
+Computed from the top k, so it is exact only if fewer than k labels of a document reach the
+threshold. Documents where all k do are counted as `saturated`: a larger k might change the result.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class MicroScores:
 
     Attributes:
         threshold: The lowest score that counts.
-        precision: Hits over labels given; 0 when none is given.
+        precision: Hits over predicted labels; 0 if none is predicted.
         recall: Hits over gold labels.
-        f1: 2 · hits / (labels given + gold labels), as a score per document.
-        saturated: Documents where every one of the k slots reached the threshold.
+        f1: 2 · hits / (predicted + gold labels), as a score per document.
+        saturated: Number of documents where all k slots reach the threshold.
     """
 
     threshold: float
@@ -43,9 +43,9 @@ def micro_scores(
 
     Args:
         judged: Predictions compared with gold.
-        scores: The scores (n, k) of all documents, those without gold too.
+        scores: Scores (n, k) of all documents, with or without gold.
         threshold: The lowest score that counts.
-        n_labels: Labels that could be predicted; with k as large as this, nothing is cut off.
+        n_labels: Size of the label space; a k this large cuts nothing off.
     """
     scores = judged.kept_scores(scores)
     given = (judged.indices >= 0) & (scores >= threshold)

@@ -290,7 +290,7 @@ class ExpertMixture(ExpertRanker, System):
         """
         if not self.shortlists:
             first, *others = self._experts()
-            if others or first.orders_all:
+            if others or first.ranks_all:
                 return None
             best = first.suggestions(states[first.name])
             return None if best is None or best.shape[1] < k else best
