@@ -85,7 +85,7 @@ _MODULES = {
     "glocal.ranking.predictions": ("Predictions",),
     "glocal.predict.predictor": ("Predictor",),
     "glocal.tagger": ("NotFittedError", "Tagger"),
-    "glocal.train": ("fit",),
+    "glocal.train.run": ("fit",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

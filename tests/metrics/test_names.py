@@ -2,7 +2,6 @@
 
 import pytest
 
-from glocal import metrics
 from glocal.metrics.metric_names import MetricName, parse_metric_name
 
 
@@ -35,12 +34,3 @@ def test_micro_f1_has_no_k():
 def test_an_unknown_name_is_answered_with_the_nearest(wrong, nearest):
     with pytest.raises(ValueError, match=f"did you mean '{nearest}'"):
         parse_metric_name(wrong)
-
-
-def test_public_names_exist():
-    assert sorted(metrics.__all__) == metrics.__all__
-    for name in metrics.__all__:
-        assert getattr(metrics, name).__name__ == name
-    assert dir(metrics) == metrics.__all__
-    with pytest.raises(AttributeError, match="nothing"):
-        _ = metrics.nothing
