@@ -78,12 +78,52 @@ def test_attention_equals_the_naive_one(padded, options):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
 
 
-def test_attention_weights_are_those_of_the_score_and_zero_on_padding():
-    expert, feats = attention_expert(), features()
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.3}, {"projections": False}])
+def test_attention_weights_are_those_of_the_score_and_zero_on_padding(options):
+    expert, feats = attention_expert(**options), features()
     state = expert.prepare(feats)
     alpha = expert.attention(state, torch.arange(L).expand(B, L))
     torch.testing.assert_close(alpha.sum(-1), torch.ones(B, L))
-    assert not alpha[:, :, :][~feats.mask[:, None, :].expand(B, L, T)].any()
+    assert not alpha[~feats.mask[:, None, :].expand(B, L, T)].any()
+    _, values, output, _ = state
+    scored = torch.relu(alpha @ values) @ output + expert.bias  # the logits these weights lead to
+    torch.testing.assert_close(scored, expert.logits(state, slice(0, L)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("tau", [0.3, 1.0])
+def test_attention_weights_are_a_softmax_of_the_scores_over_tau(tau):
+    expert, feats = attention_expert(temperature=tau), features()
+    labels = torch.tensor([[3, 0], [10, 3], [7, 2]])
+    found = expert.attention(expert.prepare(feats), labels)
+    for b, chosen in enumerate(labels):
+        real = int(feats.mask[b].sum())
+        keys = expert.key(feats.hidden[1][b, :real])
+        for place, label in enumerate(chosen):
+            expected = torch.softmax(keys @ expert.query[label] / tau, 0)
+            torch.testing.assert_close(found[b, place, :real], expected)
+
+
+def test_attention_weights_of_bf16_states_are_computed_in_fp32():
+    expert, feats = attention_expert(temperature=0.3), features()
+    keys, *rest = expert.prepare(feats)
+    labels = torch.arange(L).expand(B, L)
+    found = expert.attention((keys.bfloat16(), *rest), labels)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.sum(-1), torch.ones(B, L))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_the_last_product_is_fp32_at_prediction(autocast):
+    """Logits of bf16 states are not rounded to bf16, where labels would tie."""
+    expert, feats = attention_expert().eval(), features()
+    keys, values, _, _ = expert.prepare(feats)
+    keys, values, output = keys.bfloat16(), values.bfloat16(), torch.randn(values.shape[-1])
+    mask = torch.arange(T).expand(B, T) == 0  # of a single token the mean is exact in bf16
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        found = expert.logits((keys, values, output, mask), slice(0, L))
+    assert found.dtype == torch.float32
+    expected = (torch.relu(values[:, 0].float()) @ output)[:, None] + expert.bias
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_stop_gradient_keeps_the_encoder_out():

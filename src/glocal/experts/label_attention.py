@@ -135,8 +135,11 @@ class LabelAttentionExpert(Expert):
             scale=1.0 / self.config.temperature,
         ).squeeze(1)
         found = torch.relu(found)
-        # At prediction the last product is taken in fp32: bf16 logits would tie.
-        logits = found @ output if self.training else found.float() @ output.float()
+        if self.training:
+            logits = found @ output
+        else:  # bf16 logits would tie, so autocast must not round this product
+            with torch.autocast(found.device.type, enabled=False):
+                logits = found.float() @ output.float()
         return logits + bias[0] if bias else logits
 
     def attention(self, state: State, labels: Tensor) -> Tensor:
