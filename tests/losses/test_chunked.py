@@ -45,6 +45,23 @@ def test_weighted_candidates_equal_a_weighted_bce():
     torch.testing.assert_close(bce_candidates(logits, targets, weights), expected)
 
 
+@pytest.mark.parametrize("form", ["chunk", "candidates"])
+def test_bce_of_bf16_logits_is_computed_in_fp32(form):
+    torch.manual_seed(0)
+    rounded = (torch.randn(4, 300) * 3).bfloat16()
+    dense = (torch.rand(4, 300) < 0.1).float()
+    weights = torch.rand(4, 300) if form == "candidates" else torch.ones(4, 300)
+    exact = functional.binary_cross_entropy_with_logits(
+        rounded.double(), dense.double(), weight=weights.double(), reduction="sum"
+    )
+    if form == "candidates":
+        found = bce_candidates(rounded, dense, weights)
+    else:
+        found = bce_chunk(rounded, padded_gold(dense), 0)
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(exact.item(), rel=1e-6)
+
+
 @pytest.mark.parametrize("size", [3, 7, 20])
 def test_chunked_gradients_equal_plain_ones(size):
     torch.manual_seed(0)
@@ -78,3 +95,17 @@ def test_tensors_without_gradient_get_none():
     value.backward()
     assert frozen.grad is None
     torch.testing.assert_close(weight.grad, frozen.sum(0).expand(4, 2))
+
+
+def test_many_chunks_add_up_in_fp32_where_the_state_is_bf16():
+    # In bf16 a sum of ones stops at 256, where the next number is 258.
+    state = torch.ones(1, 1, dtype=torch.bfloat16, requires_grad=True)
+    weight = torch.ones(1000, 1, dtype=torch.bfloat16, requires_grad=True)
+    chunks = [slice(i, i + 1) for i in range(1000)]
+    value = chunked_loss(lambda c, s, r: (s[0] @ r[0].T).sum(), chunks, [state], [weight])
+    value.backward()
+    assert value.dtype == torch.float32
+    assert value.item() == 1000.0
+    assert state.grad.item() == 1000.0
+    assert state.grad.dtype == torch.bfloat16
+    assert (weight.grad == 1.0).all()

@@ -62,6 +62,49 @@ def test_scores_follow_the_formula(way):
     assert not torch.equal(found.indices, plain.indices)
 
 
+@pytest.fixture
+def short_chunks(monkeypatch):
+    """Labels are scored three at a time."""
+    few = [slice(start, min(start + 3, len(COUNTS))) for start in range(0, len(COUNTS), 3)]
+    monkeypatch.setattr("glocal.systems.mixture.label_chunks", lambda *_, **__: few)
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("forbidden", [range(1, 10, 2), range(3, 10), range(7)])
+def test_labels_that_are_not_allowed_come_out_of_no_chunk(way, forbidden):
+    system, batch = build(*WAYS[way])
+    allowed = torch.ones(len(COUNTS), dtype=torch.bool)
+    allowed[list(forbidden)] = False
+    n_allowed = int(allowed.sum())
+    every = system.topk(batch, 10, parts=system.expert_names)
+    found = system.topk(batch, 10, allowed=allowed, parts=system.expert_names)
+    for name, best in found.items():
+        for row in range(len(batch)):
+            order = [label for label in every[name].indices[row].tolist() if allowed[label]]
+            assert best.indices[row, :n_allowed].tolist() == order
+        assert (best.indices[:, n_allowed:] == -1).all()
+        assert (best.scores[:, n_allowed:] == 0).all()
+
+
+@pytest.mark.usefixtures("short_chunks")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_shortlist_has_room_for_allowed_labels_only(way):
+    system, batch = build(*WAYS[way], "candidates.predict=3")
+    allowed = torch.zeros(len(COUNTS), dtype=torch.bool)
+    allowed[[2, 6, 9]] = True
+    found = system.topk(batch, 3, allowed=allowed)[COMBINED]
+    assert found.indices.sort(1).values.tolist() == [[2, 6, 9]] * len(batch)
+
+
+def test_candidates_that_are_not_allowed_are_skipped():
+    system, batch = build(*WAYS["full"])
+    allowed = torch.arange(len(COUNTS)) != 4
+    candidates = torch.tensor([[4, 2, 9], [8, -1, 4], [4, 4, 4]])
+    found = system.topk(batch, 3, candidates=candidates, allowed=allowed)[COMBINED]
+    assert found.indices.sort(1).values.tolist() == [[-1, 2, 9], [-1, -1, 8], [-1, -1, -1]]
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_candidates_are_scored_as_among_all_labels(way):
     system, batch = build(*WAYS[way])
