@@ -5,20 +5,23 @@
     ├── DataError              a file or a row cannot be used; names the file and the line
     ├── ModelError             a model directory cannot be read or written
     │   └── NewerFormatError   it was written by a newer version of the library
-    ├── TrainingError          training cannot go on (a loss that is not finite, a full disk)
+    ├── TrainingError          training cannot continue (a loss that is not finite, a full disk)
     │   └── Interrupted        the user stopped a run; its state is saved
     ├── NotFittedError         a `Tagger` was used before it was fitted (`glocal.tagger`)
     └── MissingExtraError      an optional package is not installed; names the `pip install` line
 
-Messages say what happened, the value seen, what was expected and how to mend it. The command line
-prints them as one block and exits with status 1; a traceback appears only with `--debug`.
+A message says what happened, the value seen, what was expected and what to do. Where the fix is an
+argument of the function that was called, the error carries it as a `Remedy` instead of naming it
+in the message: Python users read `pass overwrite=True to replace it`, and a command line shows its
+own option for the same argument.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -30,14 +33,54 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "NewerFormatError",
+    "Remedy",
     "TrainingError",
     "did_you_mean",
     "require",
 ]
 
 
+@dataclass(frozen=True)
+class Remedy:
+    """An argument that fixes an error.
+
+    Args:
+        argument: The name of the argument, such as `overwrite`.
+        purpose: The effect of passing it, to follow "to": `replace it`.
+        value: The value to pass, as Python code; `…` where the caller has to choose one.
+    """
+
+    argument: str
+    purpose: str
+    value: str = "True"
+
+    def __str__(self) -> str:
+        return f"pass {self.argument}={self.value} to {self.purpose}"
+
+
 class GlocalError(Exception):
-    """The root of every error the library raises on purpose."""
+    """The root of every error the library raises on purpose.
+
+    Args:
+        message: The text of the error, without its remedies.
+        remedies: Arguments that fix it; any one of them is enough.
+    """
+
+    def __init__(self, message: str, *, remedies: Sequence[Remedy] = ()) -> None:
+        self.message, self.remedies = message, tuple(remedies)
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return self.render(str)
+
+    def render(self, show: Callable[[Remedy], str]) -> str:
+        """Return the message followed by its remedies.
+
+        Args:
+            show: Words one remedy; an empty string leaves it out.
+        """
+        shown = [text for text in map(show, self.remedies) if text]
+        return "; ".join([self.message, ", or ".join(shown)] if shown else [self.message])
 
 
 class ConfigError(GlocalError):
@@ -45,28 +88,35 @@ class ConfigError(GlocalError):
 
     Args:
         problems: One sentence for each problem, or a single one.
+        remedies: Arguments that fix them.
     """
 
-    def __init__(self, problems: str | Sequence[str]) -> None:
+    def __init__(self, problems: str | Sequence[str], *, remedies: Sequence[Remedy] = ()) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
-        super().__init__("\n".join(self.problems))
+        super().__init__("\n".join(self.problems), remedies=remedies)
 
 
 class DataError(GlocalError):
     """A file or one of its rows cannot be used.
 
     Args:
-        message: What is wrong and how to mend it.
+        message: The problem and how to fix it.
         path: The file, where there is one.
         line: The line (or row) in it, counted from 1.
+        remedies: Arguments that fix it.
     """
 
     def __init__(
-        self, message: str, *, path: str | Path | None = None, line: int | None = None
+        self,
+        message: str,
+        *,
+        path: str | Path | None = None,
+        line: int | None = None,
+        remedies: Sequence[Remedy] = (),
     ) -> None:
-        self.message, self.path, self.line = message, path, line
+        self.path, self.line = path, line
         place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
-        super().__init__(f"{place}{message}")
+        super().__init__(f"{place}{message}", remedies=remedies)
 
 
 class ModelError(GlocalError):
@@ -78,7 +128,7 @@ class NewerFormatError(ModelError):
 
 
 class TrainingError(GlocalError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 class Interrupted(TrainingError):
@@ -90,7 +140,7 @@ class MissingExtraError(GlocalError, ImportError):
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import an optional module, or say which extra brings it.
+    """Import an optional module, or raise an error that names the extra that installs it.
 
     Args:
         module: The module's import name.
@@ -107,6 +157,6 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """A hint at the valid name nearest to a wrong one, to follow it in a message; or nothing."""
+    """Return a hint at the valid name nearest to a wrong one, or an empty string."""
     close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     return f" (did you mean '{close[0]}'?)" if close else ""

@@ -24,7 +24,14 @@ import numpy as np
 
 from glocal.config import Recipe, load_recipe, recipe_from_mapping, recipe_to_mapping
 from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
-from glocal.errors import ConfigError, DataError, GlocalError, ModelError, did_you_mean
+from glocal.errors import (
+    ConfigError,
+    DataError,
+    GlocalError,
+    ModelError,
+    Remedy,
+    did_you_mean,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -238,7 +245,8 @@ class Tagger:
         target = Path(path)
         if target.exists() and not overwrite:
             raise ModelError(
-                f"{target} exists already; pass overwrite=True, or choose another place"
+                f"{target} already exists; choose another place",
+                remedies=[Remedy("overwrite", "replace it")],
             )
         with temporary_dir(target) as folder:
             shutil.copytree(self._path, folder, dirs_exist_ok=True)

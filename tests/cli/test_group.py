@@ -9,7 +9,7 @@ import pytest
 from glocal import __version__
 from glocal.cli import failures
 from glocal.cli.group import COMMANDS
-from glocal.errors import ConfigError, DataError, Interrupted
+from glocal.errors import ConfigError, DataError, Interrupted, Remedy
 
 HEAVY = ("torch", "transformers", "pyarrow", "scipy", "sklearn", "accelerate", "datasets")
 
@@ -142,9 +142,21 @@ def test_ctrl_c(failing):
 
 
 def test_interrupted_training_says_how_to_resume(failing):
-    result = failing(Interrupted("stopped at step 3; add --resume to go on"))
+    result = failing(Interrupted("stopped at step 3", remedies=[Remedy("override", "go on")]))
     assert result.exit_code == 130
-    assert result.stderr == "stopped at step 3; add --resume to go on\n"
+    assert result.stderr == "stopped at step 3; add --set to go on\n"
+
+
+def test_a_remedy_is_an_option_of_the_command_or_left_out(files, run, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "glocal.toml").touch()
+    result = run("train", files.train, "--out", tmp_path / "model")
+    assert "already holds a model; add --overwrite to replace it" in result.stderr
+    error = ConfigError(
+        "wrong", remedies=[Remedy("overwrite", "replace it"), Remedy("plots", "skip", "False")]
+    )
+    assert str(error) == "wrong; pass overwrite=True to replace it, or pass plots=False to skip"
+    assert failures.describe(error, None) == "wrong"
 
 
 def test_reader_gone_is_quiet(failing):
@@ -179,7 +191,7 @@ def test_bug_asks_for_debug(failing):
 
 
 def test_memory_error_is_explained():
-    assert "memory" in failures.describe(MemoryError())
+    assert "memory" in failures.describe(MemoryError(), None)
 
 
 def test_markup_in_a_message_is_left_alone(failing):

@@ -297,7 +297,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(case, trained
 @pytest.mark.parametrize("stop_at", [3, 4])  # in the middle and at the end of an epoch
 def test_a_resumed_run_equals_an_uninterrupted_one(case, trained, tmp_path, stop_at):
     recipe, out = recipe_of(case, *RESUMED), tmp_path / "model"
-    with pytest.raises(Interrupted, match=f"stopped at step {stop_at} of 8.*--resume"):
+    with pytest.raises(Interrupted, match=f"stopped at step {stop_at} of 8.*resume=True"):
         train(recipe, out, dev=DEV, listener=Recorder(stop_at))
     assert not out.exists()
     torch.manual_seed(99)  # nothing but the checkpoint decides

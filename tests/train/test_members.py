@@ -100,7 +100,7 @@ def test_a_run_killed_between_members_goes_on_with_the_second(whole, tmp_path):
 
 def test_a_member_stopped_midway_goes_on_where_it_was(whole, tmp_path):
     out = tmp_path / "m"
-    with pytest.raises(Interrupted, match="--resume"):
+    with pytest.raises(Interrupted, match="resume=True"):
         train(recipe(), out, dev=DEV, listener=Recorder(stop_at=5))
     listener = Recorder()
     train(recipe(), out, dev=DEV, resume=True, listener=listener)
@@ -125,7 +125,7 @@ def test_an_unfinished_run_is_not_replaced_unasked(tmp_path):
     out = tmp_path / "m"
     with pytest.raises(Killed):
         train(recipe("train.epochs=1"), out, listener=Dies("member 2 of 2"))
-    with pytest.raises(Exception, match="holds an unfinished run; add --resume"):
+    with pytest.raises(Exception, match="holds an unfinished run; pass resume=True"):
         train(recipe("train.epochs=1"), out)
     with pytest.raises(TrainingError, match="had another recipe, other data"):
         train(recipe("train.epochs=1", "train.warmup=0.2"), out, resume=True)

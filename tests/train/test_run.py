@@ -210,7 +210,7 @@ def test_a_loss_that_is_not_finite_names_the_step_and_the_way_out(tmp_path, brea
         train(tiny_recipe("glocalxml"), tmp_path / "m")
     run = tmp_path / "m.run"
     assert f"{run / 'checkpoint-4'}" in str(e.value)
-    assert "--overwrite" in str(e.value)
+    assert "overwrite=True" in str(e.value)
     assert [path.name for path in run.glob("checkpoint-*")] == ["checkpoint-4"]
     assert not (tmp_path / "m").exists()
 
@@ -240,7 +240,7 @@ def test_an_existing_model_needs_overwrite(tmp_path):
     out = tmp_path / "m"
     train(tiny_recipe("glocalxml"), out)
     before = weights(out)
-    with pytest.raises(ModelError, match="holds a model already; add --overwrite"):
+    with pytest.raises(ModelError, match="already holds a model; pass overwrite=True"):
         train(tiny_recipe("glocalxml", "train.seed=1"), out)
     assert_equal_weights(out, before)
     train(tiny_recipe("glocalxml", "train.seed=1"), out, overwrite=True)
@@ -266,7 +266,7 @@ def unfinished(tmp_path):
 
 
 def test_an_unfinished_run_needs_resume_or_overwrite(unfinished):
-    with pytest.raises(ModelError, match="holds an unfinished run; add --resume"):
+    with pytest.raises(ModelError, match="holds an unfinished run; pass resume=True"):
         train(tiny_recipe("glocalxml"), unfinished, dev=DEV)
     listener = Recorder()
     train(tiny_recipe("glocalxml"), unfinished, dev=DEV, overwrite=True, listener=listener)

@@ -43,5 +43,5 @@ def test_other_names_follow_the_name(tmp_path):
 
 def test_no_name_at_all_says_what_to_do():
     labels = LabelSpace.build(Corpus.from_texts(["x"], [["17", "18"]]))
-    with pytest.raises(ConfigError, match=r"none of the 2 labels has one .*'17'.*--labels"):
+    with pytest.raises(ConfigError, match=r"none of the 2 labels has one .*'17'.*label_table=…"):
         label_texts(labels)

@@ -12,15 +12,19 @@ import contextlib
 import errno
 import os
 import sys
+from typing import Any
 
 import typer
 
 from glocal.cli import console
-from glocal.errors import GlocalError, Interrupted
+from glocal.errors import GlocalError, Interrupted, Remedy
 
 __all__ = ["belongs_to_typer", "report"]
 
 FAILED, STOPPED, READER_GONE = 1, 130, 141
+
+# Arguments of the library whose option has another name.
+OPTION_NAMES = {"label_table": "labels"}
 
 
 def belongs_to_typer(error: BaseException) -> bool:
@@ -28,8 +32,13 @@ def belongs_to_typer(error: BaseException) -> bool:
     return isinstance(error, typer.Abort) or hasattr(error, "exit_code")
 
 
-def report(error: BaseException) -> int:
-    """Tell the user what happened; returns the exit status."""
+def report(error: BaseException, command: Any) -> int:
+    """Print what happened and return the exit status.
+
+    Args:
+        error: The exception that ended the command.
+        command: The typer command that raised it, whose options serve as remedies.
+    """
     if isinstance(error, BrokenPipeError):
         _silence_stdout()
         return READER_GONE
@@ -37,16 +46,16 @@ def report(error: BaseException) -> int:
         console.note("Stopped.")
         return STOPPED
     if isinstance(error, Interrupted):
-        console.note(str(error))
+        console.note(describe(error, command))
         return STOPPED
-    console.error(describe(error))
+    console.error(describe(error, command))
     return FAILED
 
 
-def describe(error: BaseException) -> str:
-    """The message for an error, with how to mend it."""
+def describe(error: BaseException, command: Any) -> str:
+    """Return the message for an error, and the options of the command that fix it."""
     if isinstance(error, GlocalError):
-        return str(error)
+        return error.render(lambda remedy: _option(remedy, command))
     if isinstance(error, OSError):
         return _describe_os_error(error)
     if isinstance(error, MemoryError):
@@ -56,6 +65,17 @@ def describe(error: BaseException) -> str:
         f"unexpected {kind}: {error}\n"
         "This is a fault in glocal. `glocal --debug …` shows where it comes from."
     )
+
+
+def _option(remedy: Remedy, command: Any) -> str:
+    """Word a remedy as an option of the command; empty where it has no such option."""
+    name = OPTION_NAMES.get(remedy.argument, remedy.argument)
+    commands = [command, *getattr(command, "commands", {}).values()]
+    for parameter in (p for c in commands for p in getattr(c, "params", ())):
+        if parameter.name == name and parameter.param_type_name == "option":
+            options = parameter.secondary_opts if remedy.value == "False" else parameter.opts
+            return f"add {max(options, key=len)} to {remedy.purpose}" if options else ""
+    return ""
 
 
 def _describe_os_error(error: OSError) -> str:

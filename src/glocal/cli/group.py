@@ -63,7 +63,8 @@ class LazyGroup(TyperGroup):
         except (Exception, KeyboardInterrupt) as error:
             if failures.belongs_to_typer(error) or console.settings.debug:
                 raise
-            raise typer.Exit(failures.report(error)) from error
+            command = self.get_command(ctx, ctx.invoked_subcommand)
+            raise typer.Exit(failures.report(error, command)) from error
 
 
 app = typer.Typer(

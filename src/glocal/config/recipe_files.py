@@ -95,7 +95,7 @@ def _read_toml(name: str) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     raise ConfigError(
         f"there is no recipe '{name}'{did_you_mean(name, recipe_names())}; "
-        f"`glocal recipes` lists them, and a path must end in .toml"
+        f"there are {', '.join(recipe_names())}, and a path must end in .toml"
     )
 
 

@@ -108,7 +108,7 @@ def _nodes(package: Path) -> Iterator[_Node]:
     if not files:
         raise DataError(
             "no tabular list of ICD-10-CM in the package; install it again: "
-            f"pip install --force-reinstall {DISTRIBUTION}",
+            f"pip uninstall {DISTRIBUTION}, then pip install {DISTRIBUTION}",
             path=package,
         )
     try:

@@ -17,7 +17,7 @@ from glocal.data.batches import collate
 from glocal.data.corpus import Corpus, surrogate_in
 from glocal.data.duplicates import near_duplicate_mask
 from glocal.data.tokens import TokenStore, tokenise
-from glocal.errors import ConfigError, DataError
+from glocal.errors import ConfigError, DataError, Remedy
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import Span, TagExplanation, attention_spans, weighed_spans
 from glocal.predict.topk_documents import score_documents
@@ -199,15 +199,19 @@ class Predictor:
         allowed[self._label_positions(only or (), "only")] = True
         allowed[self._label_positions(exclude or (), "exclude")] = False
         if not allowed.any():
-            raise ConfigError("no label is left to predict after --only and --exclude")
+            raise ConfigError(
+                "no label is left to predict: none was chosen that is not also excluded",
+                remedies=[Remedy("only", "choose others", value="…")],
+            )
         return allowed
 
-    def _label_positions(self, ids: Sequence[str], option: str) -> list[int]:
+    def _label_positions(self, ids: Sequence[str], argument: str) -> list[int]:
         unknown = [i for i in ids if i not in self.labels.index]
         if unknown:
             shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
             raise ConfigError(
-                f"--{option} names {len(unknown)} labels the model does not know: {shown}"
+                f"the model does not know {len(unknown)} of the labels given: {shown}",
+                remedies=[Remedy(argument, "give labels it knows", value="…")],
             )
         return [self.labels.index[i] for i in ids]
 

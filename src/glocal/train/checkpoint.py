@@ -25,11 +25,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
-from glocal.errors import TrainingError
+from glocal.errors import Remedy, TrainingError
 from glocal.storage.tensors import write_tensors
 from glocal.systems.system import System
 
-__all__ = ["RunFolder", "RunState", "random_state", "seed_everything"]
+__all__ = ["START_AGAIN", "RunFolder", "RunState", "random_state", "seed_everything"]
+
+START_AGAIN = Remedy("overwrite", "start from scratch")
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 
@@ -118,8 +120,8 @@ class RunFolder:
             if state.fingerprint != fingerprint:
                 raise TrainingError(
                     f"the unfinished run in {self.path} had another recipe, other data or another "
-                    "number of processes; repeat its command exactly, or start anew with "
-                    "--overwrite"
+                    "number of processes, so it cannot be resumed with these",
+                    remedies=[START_AGAIN],
                 )
             device = next(system.parameters()).device
             system.load_state_dict(load_file(latest / "model.safetensors"))
@@ -128,7 +130,7 @@ class RunFolder:
             average = load_file(latest / "average.safetensors")
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise TrainingError(
-                f"the checkpoint {latest} cannot be read: {error}; start anew with --overwrite"
+                f"the checkpoint {latest} cannot be read: {error}", remedies=[START_AGAIN]
             ) from error
         return state, {name: t.to(device) for name, t in average.items()}
 
@@ -164,10 +166,10 @@ class RunFolder:
             yield
         except OSError as error:
             latest = self.latest()
-            kept = f"{latest.name} is kept: add --resume" if latest else "start anew"
             raise TrainingError(
-                f"cannot save the state of the run in {self.path}: {error.strerror or error}; "
-                f"make room or mend the folder, then repeat the command ({kept})"
+                f"cannot save the state of the run in {self.path}: {error.strerror or error}; free "
+                "some space or fix the folder, then run it again",
+                remedies=[Remedy("resume", f"continue from {latest.name}")] if latest else [],
             ) from error
 
     def clear(self) -> None:

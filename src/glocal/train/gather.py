@@ -16,7 +16,7 @@ from glocal.companions.teacher.teaching import teach, word_vectors
 from glocal.config import Recipe
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, Remedy
 from glocal.systems.label_texts import uses_label_text
 from glocal.train.engine import Engine
 from glocal.train.listener import TrainListener
@@ -62,7 +62,10 @@ def build_label_space(recipe: Recipe, train: Corpus, table: LabelTable | None) -
     """The labels a recipe's model knows."""
     config = recipe.labels
     if config.score_unseen and table is None:
-        raise ConfigError("'labels.score_unseen' needs a label table: give one with --labels")
+        raise ConfigError(
+            "'labels.score_unseen' needs a label table",
+            remedies=[Remedy("label_table", "give one", value="…")],
+        )
     return LabelSpace.build(
         train, table=table, min_count=config.min_count, score_unseen=config.score_unseen
     )

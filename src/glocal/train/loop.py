@@ -22,9 +22,9 @@ from glocal.config import TrainConfig
 from glocal.data.batches import Batch, collate, deal, epoch_batches, prediction_batches
 from glocal.data.tokens import TokenStore
 from glocal.encoders.tokenizer import TextTokenizer
-from glocal.errors import ConfigError, Interrupted, TrainingError
+from glocal.errors import ConfigError, Interrupted, Remedy, TrainingError
 from glocal.systems.system import Progress, System
-from glocal.train.checkpoint import RunFolder, RunState, random_state
+from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState, random_state
 from glocal.train.engine import Engine
 from glocal.train.graphs import StepGraphs
 from glocal.train.listener import TrainListener
@@ -234,8 +234,8 @@ class Loop:
         kept = f" (the last checkpoint is kept: {saved})" if saved else ""
         raise TrainingError(
             f"{found} at step {self.state.step} of {self.steps}; lower the learning rates "
-            f"(train.rates), clip (train.clip_norm) or use train.precision=fp32, and start anew "
-            f"with --overwrite{kept}"
+            f"(train.rates), clip (train.clip_norm) or use train.precision=fp32{kept}",
+            remedies=[START_AGAIN],
         )
 
     def _report(self, speed: float) -> None:
@@ -321,7 +321,8 @@ class Loop:
         self._checkpoint()
         raise Interrupted(
             f"stopped at step {self.state.step} of {self.steps}; the state is saved in "
-            f"{self.folder.path}: repeat the command with --resume to go on"
+            f"{self.folder.path}",
+            remedies=[Remedy("resume", "continue from there")],
         )
 
     def final_weights(self) -> dict[str, Tensor]:

@@ -26,7 +26,7 @@ from glocal.storage.model_directory import StoredModel
 from glocal.storage.tensors import write_tensors
 from glocal.systems.mixture_ensemble import MixtureEnsemble
 from glocal.systems.system import System
-from glocal.train.checkpoint import RunFolder, RunState
+from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState
 from glocal.train.dev import DevEvaluator
 from glocal.train.engine import Engine
 from glocal.train.gather import Material
@@ -139,7 +139,8 @@ class _Kept:
         if state.fingerprint != fingerprint:
             raise TrainingError(
                 f"the finished member in {self.path} had another recipe, other data or another "
-                "number of processes; repeat its command exactly, or start anew with --overwrite"
+                "number of processes, so the run cannot be resumed with these",
+                remedies=[START_AGAIN],
             )
         return state
 
@@ -152,7 +153,8 @@ class _Kept:
     def _unreadable(self, error: Exception) -> TrainingError:
         return TrainingError(
             f"the finished member in {self.path} cannot be read: {error}; delete that folder and "
-            "resume to train it again, or start anew with --overwrite"
+            "resume the run to train this member again",
+            remedies=[START_AGAIN],
         )
 
 

@@ -26,7 +26,7 @@ from glocal.data.corpus import Corpus
 from glocal.encoders.no_encoder import NO_ENCODER
 from glocal.errors import TrainingError
 from glocal.train.budget import Choice, Situation, Speed, Wish, choose, format_seconds, parse_budget
-from glocal.train.checkpoint import RunFolder
+from glocal.train.checkpoint import START_AGAIN, RunFolder
 from glocal.train.engine import Engine
 from glocal.train.gather import Material
 from glocal.train.listener import TrainListener
@@ -200,7 +200,7 @@ def _read(folder: RunFolder, recipe: Recipe) -> Plan | None:
         return Plan(settled, tuple(kept["lines"]), kept["budget"], kept["estimate"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(
-            f"the plan in {folder.plan_path} cannot be read: {error}; start anew with --overwrite"
+            f"the plan in {folder.plan_path} cannot be read: {error}", remedies=[START_AGAIN]
         ) from error
 
 

@@ -16,11 +16,11 @@ from typing import Any
 from glocal.config import Recipe
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
-from glocal.errors import ModelError, TrainingError
+from glocal.errors import ModelError, Remedy, TrainingError
 from glocal.predict.evaluation import check_metric_name
 from glocal.storage.model_directory import StoredModel, save_model
 from glocal.train.budget import Watch, parse_budget
-from glocal.train.checkpoint import RunFolder, seed_everything
+from glocal.train.checkpoint import START_AGAIN, RunFolder, seed_everything
 from glocal.train.engine import Engine
 from glocal.train.gather import Material, gather_material
 from glocal.train.listener import TrainListener
@@ -134,8 +134,9 @@ def _check_kind(folder: RunFolder, *, members: int) -> None:
     """Refuse to go on with a run of one system as one of several members, and the reverse."""
     if folder.members_path.is_dir() if members == 1 else folder.latest() is not None:
         raise TrainingError(
-            f"the unfinished run in {folder.path} had another number of members (train.members); "
-            "repeat its command exactly, or start anew with --overwrite"
+            f"the unfinished run in {folder.path} had another number of members (train.members), "
+            "so it cannot be resumed with this one",
+            remedies=[START_AGAIN],
         )
 
 
@@ -148,9 +149,11 @@ def _check_target(target: Path, folder: RunFolder, *, resume: bool, overwrite: b
                 f"{target} is not empty and not a model directory; choose another place"
             )
         if not overwrite:
-            raise ModelError(f"{target} holds a model already; add --overwrite to replace it")
+            raise ModelError(
+                f"{target} already holds a model", remedies=[Remedy("overwrite", "replace it")]
+            )
     if folder.unfinished and not (resume or overwrite):
         raise ModelError(
-            f"{folder.path} holds an unfinished run; add --resume to go on with it, "
-            "or --overwrite to start anew"
+            f"{folder.path} holds an unfinished run",
+            remedies=[Remedy("resume", "continue it"), START_AGAIN],
         )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from glocal.data.label_table import LabelTable
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, Remedy
 from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["label_texts", "name_forms", "telling_name"]
@@ -50,8 +50,8 @@ def label_texts(labels: LabelSpace, table: LabelTable | None = None) -> list[str
     if not any(texts):
         raise ConfigError(
             f"'labels.text' needs names of labels, but none of the {len(labels):,} labels has one "
-            f"(the first is called {labels.names[0]!r}); give a label table with --labels, or set "
-            "labels.text=off"
+            f"(the first is called {labels.names[0]!r}); set labels.text=off",
+            remedies=[Remedy("label_table", "give their names", value="…")],
         )
     return texts
 

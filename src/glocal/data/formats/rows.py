@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glocal.data.corpus import Document
-from glocal.errors import DataError
+from glocal.errors import DataError, Remedy
 
 __all__ = ["Problems", "ReadOptions", "RowReader", "document_from_row", "split_labels"]
 
@@ -60,8 +60,9 @@ class Problems:
     def report(self, error: DataError) -> None:
         """Note a bad row, or raise its error."""
         if not self.skip:
+            error.remedies += (Remedy("skip_bad_rows", "skip such rows"),)
             raise error
-        self.found.append(str(error))
+        self.found.append(error.message)
 
 
 RowReader = Callable[[Any, ReadOptions, Problems], Iterator[Document]]
@@ -86,7 +87,8 @@ def document_from_row(
         labels = _labels_of(row, options)
         id_ = _id_of(row, options.id_field)
     except ValueError as error:
-        raise DataError(str(error), path=path, line=line) from error
+        message, *remedies = error.args
+        raise DataError(message, path=path, line=line, remedies=remedies) from error
     return Document(id_, text, labels, line)
 
 
@@ -111,8 +113,8 @@ def _text_of(row: Mapping[str, Any], name: str) -> str:
             return "\n".join(part for part in parts if part.strip())
     if value is None:
         raise ValueError(
-            f"no field {name!r} (fields: {', '.join(map(str, row)) or 'none'}); "
-            "name the field of the text with text_field"
+            f"no field {name!r} (fields: {', '.join(map(str, row)) or 'none'})",
+            Remedy("text_field", "name the field of the text", value="…"),
         )
     if not isinstance(value, str):
         raise ValueError(f"the field {name!r} is {_kind(value)}, expected a string: {value!r:.60}")
