@@ -19,7 +19,7 @@ import torch
 from glocal.config import load_recipe
 from glocal.data.batches import Batch
 from glocal.systems.registry import build_system
-from glocal.systems.system import LabelStatistics, Progress
+from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.graphs import StepGraphs
 from glocal.train.optim import build_optimizer, set_rates
 
@@ -76,9 +76,9 @@ def measure(args, experts, *, how, padded):
     for step in range(args.warmup + args.steps):
         sync()
         start = time.perf_counter()
-        if graphs is None or graphs.step(batch, Progress(step, 1000)) is None:
+        if graphs is None or graphs.step(batch, TrainingPosition(step, 1000)) is None:
             with cast or contextlib.nullcontext():
-                loss = system(batch, Progress(step, 1000))
+                loss = system(batch, TrainingPosition(step, 1000))
             loss.backward()
             del loss  # a graph kept alive would tie gradients to this stream
         torch.nn.utils.clip_grad_norm_(system.parameters(), 10.0)

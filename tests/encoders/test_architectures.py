@@ -12,7 +12,7 @@ from glocal.errors import ConfigError, ModelError
 from glocal.predict.predictor import Predictor
 from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
-from glocal.systems.system import LabelStatistics, Progress
+from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.encoders.folders import texts
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.train.runs import losses, train, train_in_processes, weights
@@ -172,7 +172,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(roberta):
         system.train()
         if setting == "true":
             assert system.encoder.model.is_gradient_checkpointing
-        system.training_step(batch_of(tokenizer, texts()[:6]), Progress(0, 1)).backward()
+        system.training_step(batch_of(tokenizer, texts()[:6]), TrainingPosition(0, 1)).backward()
         found.append({n: p.grad for n, p in system.named_parameters() if p.grad is not None})
     plain, checkpointed = found
     assert plain.keys() == checkpointed.keys()

@@ -12,7 +12,7 @@ from glocal.heads.frequency_clusters import label_clusters
 from glocal.predict.predictor import Predictor
 from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
-from glocal.systems.system import LabelStatistics, Progress
+from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
 from tests.tiny import tiny_corpus, tiny_recipe
 
@@ -58,7 +58,7 @@ def test_clusters_are_an_expert_of_the_mixture(mode, more):
     torch.manual_seed(0)
     recipe = tiny_recipe("glocalxml", *CLUSTERED, f"candidates.mode={mode}", *more)
     system, _ = build_system(recipe, LabelStatistics(COUNTS, 100))
-    loss = system.training_step(batch(), Progress(5, 10))
+    loss = system.training_step(batch(), TrainingPosition(5, 10))
     loss.backward()
     assert loss.isfinite()
     assert all(p.grad is not None for p in system.experts.parameters())
@@ -77,13 +77,13 @@ def test_full_loss_is_the_sum_of_both_experts():
     )
     states = system.prepare(batch())
     clustered, local = system.experts
-    own = clustered.loss(states["D-last"], batch().gold, budget=1 << 20)
+    own = clustered.loss(states["D-last"], batch().gold, limit=1 << 20)
     logits = local.logits(states["A-1"], slice(0, 13))
     dense = torch.zeros(3, 13)
     for row, labels in enumerate(batch().gold):
         dense[row, labels[labels >= 0]] = 1
     bce = torch.nn.functional.binary_cross_entropy_with_logits(logits, dense, reduction="sum")
-    found = system.training_step(batch(), Progress(0, 10))
+    found = system.training_step(batch(), TrainingPosition(0, 10))
     torch.testing.assert_close(found, (own + bce) / 3)
 
 

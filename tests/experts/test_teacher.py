@@ -67,9 +67,9 @@ def test_candidates_of_each_document_equal_the_same_places_of_all(expert):
     torch.testing.assert_close(found, naive(expert).gather(1, labels))
 
 
-@pytest.mark.parametrize("budget", [1000, 9])
-def test_gradients_of_the_chunked_loss_equal_the_naive_ones(expert, budget):
-    chunks = label_chunks(L, documents=3, width=1, budget=budget)
+@pytest.mark.parametrize("limit", [1000, 9])
+def test_gradients_of_the_chunked_loss_equal_the_naive_ones(expert, limit):
+    chunks = label_chunks(L, documents=3, width=1, limit=limit)
     loss = chunked_loss(
         lambda chunk, state, rows: bce_chunk(expert.score(state, rows), GOLD, chunk.start),
         chunks,

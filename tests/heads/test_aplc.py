@@ -63,13 +63,13 @@ def naive(head, document, gold):
 @pytest.mark.parametrize("partition", PARTITIONS)
 @pytest.mark.parametrize("tail", ["official", "plain"])
 @pytest.mark.parametrize("skip", [True, False])
-@pytest.mark.parametrize("budget", [1 << 20, 10])
-def test_loss_and_gradients_equal_the_naive_dense_ones(partition, tail, skip, budget):
+@pytest.mark.parametrize("limit", [1 << 20, 10])
+def test_loss_and_gradients_equal_the_naive_dense_ones(partition, tail, skip, limit):
     head = build(partition, tail=tail, dtype=torch.float64)
     document = torch.randn(5, WIDTH, dtype=torch.float64, requires_grad=True)
     weights = torch.rand(5, dtype=torch.float64)
     tensors = [document, *head.parameters()]
-    found = head.loss(document, GOLD, weights, budget=budget, skip_tails=skip)
+    found = head.loss(document, GOLD, weights, limit=limit, skip_tails=skip)
     got = torch.autograd.grad(found, tensors)
     losses, visited, gate_losses, absent = naive(head, document, GOLD)
     rows = (losses * visited).sum(1) + (gate_losses * absent).sum(1)
@@ -97,14 +97,14 @@ def test_a_tail_is_computed_only_for_documents_with_a_label_in_it():
         head.cluster(number).project.register_forward_hook(
             lambda module, inputs, output: seen.append(len(inputs[0]))
         )
-    head.loss(torch.randn(5, WIDTH), GOLD, torch.ones(5), budget=1000)
+    head.loss(torch.randn(5, WIDTH), GOLD, torch.ones(5), limit=1000)
     assert seen == [2, 3]
 
 
 def test_a_tail_nobody_needs_gives_zero_gradients_but_closes_its_gate():
     head = build((0.5, 0.5))
     gold = torch.tensor([[4, -1], [9, 2]])
-    head.loss(torch.randn(2, WIDTH), gold, torch.ones(2), budget=1000).backward()
+    head.loss(torch.randn(2, WIDTH), gold, torch.ones(2), limit=1000).backward()
     assert all((p.grad == 0).all() for p in head.cluster(1).parameters())
     assert (head.gates.bias.grad > 0).all()
 
@@ -112,9 +112,9 @@ def test_a_tail_nobody_needs_gives_zero_gradients_but_closes_its_gate():
 def test_half_precision_logits_give_an_fp32_loss():
     head = build((0.4, 0.3, 0.3))
     document = torch.randn(5, WIDTH)
-    exact = head.loss(document, GOLD, torch.ones(5), budget=1000)
+    exact = head.loss(document, GOLD, torch.ones(5), limit=1000)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded = head.loss(document, GOLD, torch.ones(5), budget=1000)
+        rounded = head.loss(document, GOLD, torch.ones(5), limit=1000)
     assert rounded.dtype == torch.float32
     torch.testing.assert_close(rounded, exact, rtol=0.02, atol=0.02)
 
@@ -126,7 +126,7 @@ def test_extreme_logits_keep_loss_and_gradients_finite(scale):
         for cluster in [head.gates, *head.clusters]:
             cluster.bias.fill_(scale)
     document = torch.randn(5, WIDTH, requires_grad=True)
-    loss = head.loss(document, GOLD, torch.ones(5), budget=1000)
+    loss = head.loss(document, GOLD, torch.ones(5), limit=1000)
     loss.backward()
     assert loss.isfinite()
     assert document.grad.isfinite().all()

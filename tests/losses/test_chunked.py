@@ -11,11 +11,11 @@ def padded_gold(dense):
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
 
 
-def test_chunks_cover_the_labels_once_and_keep_the_budget():
-    chunks = label_chunks(1000, documents=8, width=16, budget=8 * 16 * 300)
+def test_chunks_cover_the_labels_once_and_stay_within_memory():
+    chunks = label_chunks(1000, documents=8, width=16, limit=8 * 16 * 300)
     assert [c.start for c in chunks] == [0, 250, 500, 750]
     assert chunks[-1].stop == 1000
-    assert label_chunks(5, documents=64, width=256, budget=1) == [slice(i, i + 1) for i in range(5)]
+    assert label_chunks(5, documents=64, width=256, limit=1) == [slice(i, i + 1) for i in range(5)]
 
 
 def test_bce_of_all_chunks_equals_the_dense_bce():

@@ -17,7 +17,7 @@ from glocal.predict.predictor import Predictor
 from glocal.ranking.aplc_topk import aplc_topk
 from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
-from glocal.systems.system import LabelStatistics, Progress
+from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
 from tests.encoders.folders import xlnet_folder
 from tests.tiny import tiny_corpus, tiny_recipe
@@ -197,9 +197,9 @@ def test_candidates_get_the_scores_of_a_full_search():
 @pytest.mark.parametrize("reduction", ["sum", "document", "ratio"])
 def test_parts_of_a_step_add_up_to_the_whole(reduction):
     system = build(f"aplc.reduction={reduction}", "aplc.partition=[0.4, 0.3, 0.3]")
-    gold, progress = gold_matrix(), Progress(0, 10)
+    gold, position = gold_matrix(), TrainingPosition(0, 10)
     divisor = system.denominator(gold, np.arange(3))
-    whole = system.training_step(batch_of(gold=gold, denominator=divisor), progress)
+    whole = system.training_step(batch_of(gold=gold, denominator=divisor), position)
     tokens_of = batch_of(gold=gold, denominator=divisor)
     parts = [
         replace(
@@ -210,7 +210,7 @@ def test_parts_of_a_step_add_up_to_the_whole(reduction):
         )
         for rows in (slice(0, 1), slice(1, 3))
     ]
-    total = sum(system.training_step(part, progress) for part in parts)
+    total = sum(system.training_step(part, position) for part in parts)
     torch.testing.assert_close(total, whole)
 
 
@@ -220,13 +220,13 @@ def test_reductions_differ_by_what_they_divide_by():
         system = build(f"aplc.reduction={reduction}", "aplc.partition=[0.4, 0.3, 0.3]")
         divisors[reduction] = system.denominator(gold, np.arange(3))
         batch = batch_of(gold=gold, denominator=divisors[reduction])
-        losses[reduction] = system.training_step(batch, Progress(0, 10)).item()
+        losses[reduction] = system.training_step(batch, TrainingPosition(0, 10)).item()
     assert divisors == {"sum": 3.0, "document": 3.0, "ratio": 5.0 + 9.0 + 9.0}
     assert losses["ratio"] == pytest.approx(losses["sum"] * 3 / 23, rel=1e-5)
     one = build("aplc.reduction=document", "aplc.partition=[1.0]")
     every = build("aplc.reduction=sum", "aplc.partition=[1.0]")
     batch = batch_of(gold=gold)
-    mean, total = (s.training_step(batch, Progress(0, 10)).item() for s in (one, every))
+    mean, total = (s.training_step(batch, TrainingPosition(0, 10)).item() for s in (one, every))
     assert mean == pytest.approx(total / len(COUNTS), rel=1e-5)
 
 
@@ -240,9 +240,9 @@ def test_rates_go_to_encoder_hidden_layer_and_clusters():
 
 
 def test_steps_can_be_recorded_only_with_fixed_shapes():
-    assert not build("aplc.skip_tails=true").recordable
-    assert build("aplc.skip_tails=false").recordable
-    assert not build("aplc.skip_tails=false", "aplc.reduction=ratio").recordable
+    assert not build("aplc.skip_tails=true").supports_cuda_graphs
+    assert build("aplc.skip_tails=false").supports_cuda_graphs
+    assert not build("aplc.skip_tails=false", "aplc.reduction=ratio").supports_cuda_graphs
 
 
 @pytest.mark.parametrize("experts", ['["A-1"]', '["D-last", "A-1"]'])
@@ -267,7 +267,7 @@ def test_wrong_settings_are_refused(override, message):
 
 def test_a_frozen_encoder_gets_no_gradient():
     system = build("encoder.freeze=true")
-    system.training_step(batch_of(gold=gold_matrix()), Progress(0, 10)).backward()
+    system.training_step(batch_of(gold=gold_matrix()), TrainingPosition(0, 10)).backward()
     assert all(p.grad is None for p in system.encoder.parameters())
     assert all(p.grad is not None for p in system.head.parameters())
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from glocal.companions.companion import Companions
+from glocal.config.published_systems import MIXTURE, PUBLISHED_SYSTEMS
 from glocal.data.batches import collate
 from glocal.data.tokens import TokenStore
 from glocal.errors import Interrupted
@@ -21,8 +22,8 @@ from glocal.ranking.calibration import Calibration
 from glocal.ranking.ranker import COMBINED
 from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.mixture import ExpertMixture
-from glocal.systems.registry import SYSTEMS, build_system
-from glocal.systems.system import Progress
+from glocal.systems.registry import build_system
+from glocal.systems.system import TrainingPosition
 from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import SYSTEM_RECIPES, taught, tiny_corpus, tiny_recipe
 from tests.train.runs import (
@@ -42,15 +43,19 @@ SHORTLIST = [
 ]
 
 
-def _is_mixture(name):
-    system = SYSTEMS.get(name)
-    return isinstance(system, type) and issubclass(system, ExpertMixture)
-
-
 # One reader alone has nobody to propose labels to; the teacher joins the experts of GlocalXML.
+SHORTLISTS = [
+    name
+    for name, system in PUBLISHED_SYSTEMS.items()
+    if system.family == MIXTURE and not system.required
+]
 CASES = [
     *((name, "full") for name in SYSTEM_RECIPES),
-    *((name, "shortlist") for name in SYSTEM_RECIPES if _is_mixture(name) and name != "treaderxml"),
+    *(
+        (name, "shortlist")
+        for name in SYSTEM_RECIPES
+        if (system := PUBLISHED_SYSTEMS[name]).family == MIXTURE and not system.required
+    ),
     ("glocalxml", "teacher"),
     ("glocalxml", "tied"),
 ]
@@ -97,12 +102,12 @@ class Built:
 
     def gradients(self, batches):
         """Loss and gradients summed over batches; late in the run, when every loss term is on."""
-        progress = Progress(9, 10)
+        position = TrainingPosition(9, 10)
         self.system.train()
         self.system.zero_grad()
         total = 0.0
         for batch in batches:
-            loss = self.system(batch, progress)
+            loss = self.system(batch, position)
             loss.backward()
             total += float(loss.detach())
         found = {n: p.grad.clone() for n, p in self.system.named_parameters() if p.grad is not None}
@@ -172,7 +177,7 @@ def in_two_processes(tmp_path_factory):
 
 
 def test_every_registered_system_is_here(case):
-    assert set(SYSTEM_RECIPES) == set(SYSTEMS)
+    assert set(SYSTEM_RECIPES) == set(PUBLISHED_SYSTEMS)
     assert recipe_of(case).system == case[0]
 
 

@@ -10,7 +10,7 @@ from glocal.data.label_table import LabelTable
 from glocal.errors import ConfigError
 from glocal.predict.predictor import Predictor
 from glocal.systems.registry import build_system
-from glocal.systems.system import LabelStatistics, Progress
+from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
 from tests.tiny import tiny_recipe
 
@@ -33,7 +33,7 @@ def build(*overrides, counts=COUNTS, name="glocalxml"):
 
 def step(system, batch):
     system.zero_grad()
-    loss = system.training_step(batch, Progress(0, 10))
+    loss = system.training_step(batch, TrainingPosition(0, 10))
     loss.backward()
     return loss.detach()
 

@@ -10,7 +10,7 @@ from glocal.errors import ConfigError, Interrupted
 from glocal.predict.predictor import Predictor
 from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
-from glocal.systems.system import LabelStatistics, Progress
+from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.encoders.folders import xlnet_folder
 from tests.predict.test_explain import check_spans
 from tests.predict.test_predictor import dense, predictor_of
@@ -170,7 +170,7 @@ def test_accumulated_parts_equal_one_batch():
                 tokens, np.array(group), pad_id=0, left=False, denominator=6,
                 chunking=system.chunking,
             )  # fmt: skip
-            system(batch, Progress(0, 1)).backward()
+            system(batch, TrainingPosition(0, 1)).backward()
         return {n: p.grad.clone() for n, p in system.named_parameters() if p.grad is not None}
 
     whole, parts = gradients([range(6)]), gradients([[0, 5], [1, 2], [4, 3]])

@@ -12,11 +12,11 @@ from glocal.data.batches import collate
 from glocal.data.tokens import TokenStore
 from glocal.losses.diversity import diversity
 from glocal.systems.registry import build_system
-from glocal.systems.system import LabelStatistics, Progress
+from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import tiny_corpus, tiny_recipe
 
-BEFORE, AFTER = Progress(0, 100), Progress(99, 100)
+BEFORE, AFTER = TrainingPosition(0, 100), TrainingPosition(99, 100)
 
 
 def build(*overrides, recipe="me-xml"):
@@ -127,8 +127,8 @@ def equations(logits, dense, counts):
 def test_diversity_starts_part_of_the_way_through():
     system, batch, dense, _ = build("loss.diversity_weight=0.3", "loss.diversity_start=0.5")
     individual = torch.stack([bce(z, dense) for z in expert_logits(system, batch)]).mean()
-    torch.testing.assert_close(system.training_step(batch, Progress(49, 100)), individual)
-    assert system.training_step(batch, Progress(50, 100)) < individual
+    torch.testing.assert_close(system.training_step(batch, TrainingPosition(49, 100)), individual)
+    assert system.training_step(batch, TrainingPosition(50, 100)) < individual
 
 
 def test_diversity_weighs_as_the_bce_does_when_labels_are_averaged():

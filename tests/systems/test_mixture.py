@@ -8,7 +8,7 @@ from glocal.data.batches import collate
 from glocal.errors import ConfigError
 from glocal.systems.mixture import initial_bias
 from glocal.systems.registry import build_system
-from glocal.systems.system import LabelStatistics, Progress
+from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.tiny import tiny_recipe
 
 COUNTS = np.array([5, 1, 3, 2, 2, 1])
@@ -23,9 +23,9 @@ def build(*overrides, name="glocalxml"):
     return system.train(), type(batch)(**{**vars(batch), "gold": gold})
 
 
-def gradients(system, batch, progress=None):
+def gradients(system, batch, position=None):
     system.zero_grad()
-    loss = system.training_step(batch, progress or Progress(0, 10))
+    loss = system.training_step(batch, position or TrainingPosition(0, 10))
     loss.backward()
     found = {n: p.grad.clone() for n, p in system.named_parameters() if p.grad is not None}
     return float(loss.detach()), found
@@ -34,8 +34,10 @@ def gradients(system, batch, progress=None):
 @pytest.mark.parametrize("name", ["glocalxml", "me-xml"])
 def test_a_shortlist_of_every_label_is_the_full_loss(name):
     settings = ["candidates.mode=shortlist", "candidates.hard=6", "candidates.random=0"]
-    loss, found = gradients(*build(*settings, name=name), Progress(9, 10))
-    full_loss, expected = gradients(*build("candidates.mode=full", name=name), Progress(9, 10))
+    loss, found = gradients(*build(*settings, name=name), TrainingPosition(9, 10))
+    full_loss, expected = gradients(
+        *build("candidates.mode=full", name=name), TrainingPosition(9, 10)
+    )
     assert loss == pytest.approx(full_loss, rel=1e-5)
     assert found.keys() == expected.keys()
     for key, grad in expected.items():
@@ -45,10 +47,11 @@ def test_a_shortlist_of_every_label_is_the_full_loss(name):
 def test_the_random_part_changes_with_the_step_and_the_seed_alone():
     system, batch = build("candidates.mode=shortlist", "candidates.hard=1", "candidates.random=2")
     value = {
-        p: gradients(system, batch, Progress(*p))[0] for p in [(0, 9, 0), (1, 9, 0), (0, 9, 1)]
+        p: gradients(system, batch, TrainingPosition(*p))[0]
+        for p in [(0, 9, 0), (1, 9, 0), (0, 9, 1)]
     }
     assert len(set(value.values())) == 3
-    assert gradients(system, batch, Progress(0, 9, 0))[0] == value[0, 9, 0]
+    assert gradients(system, batch, TrainingPosition(0, 9, 0))[0] == value[0, 9, 0]
 
 
 def test_reductions_scale_the_loss():

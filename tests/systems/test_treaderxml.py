@@ -22,7 +22,7 @@ from glocal.predict.topk_documents import score_documents
 from glocal.ranking.ranker import COMBINED
 from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.registry import build_system
-from glocal.systems.system import Progress
+from glocal.systems.system import TrainingPosition
 from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import taught, tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, train
@@ -72,7 +72,7 @@ class Built:
 
     def gradients(self):
         self.system.train().zero_grad()
-        loss = self.system(self.batch(), Progress(9, 10))
+        loss = self.system(self.batch(), TrainingPosition(9, 10))
         loss.backward()
         named = self.system.named_parameters()
         return float(loss.detach()), {n: p.grad for n, p in named if p.grad is not None}
@@ -246,8 +246,8 @@ def test_the_teacher_sends_nothing_into_the_encoder():
 
 
 def test_steps_with_a_teacher_can_be_recorded():
-    assert Built(MIXTURE, name="glocalxml").system.recordable
-    assert Built().system.recordable
+    assert Built(MIXTURE, name="glocalxml").system.supports_cuda_graphs
+    assert Built().system.supports_cuda_graphs
 
 
 @pytest.mark.parametrize("name", ["glocalxml", "me-xml"])

@@ -9,9 +9,9 @@ from glocal.train.budget import (
     FEWEST_EPOCHS,
     MARGIN,
     PATIENCE,
+    BudgetWatch,
     Situation,
     Speed,
-    Watch,
     Wish,
     choose,
     format_seconds,
@@ -136,11 +136,12 @@ def test_a_budget_of_nothing_is_refused():
 
 def watched(budget, seconds_each):
     said, now = [], [100.0]
-    watch = Watch(budget, 100.0, said.append, clock=lambda: now[0])
-    watch("reading words", 1, 1)
+    watch = BudgetWatch(budget, 100.0, said.append, clock=lambda: now[0])
+    watch("reading words")(1, 1)
+    progress = watch("training labels")
     for done in range(1, 101):
         now[0] += seconds_each
-        watch("training labels", done, 100)
+        progress(done, 100)
     return said
 
 

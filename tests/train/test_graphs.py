@@ -8,7 +8,7 @@ import torch
 
 from glocal.data.batches import collate
 from glocal.systems.registry import build_system
-from glocal.systems.system import LabelStatistics, Progress
+from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.tiny import tiny_recipe
 
 pytestmark = [
@@ -53,20 +53,20 @@ def test_a_replayed_step_equals_a_plain_one(case):
     vectors = np.random.default_rng(0).normal(size=(22, 32)).astype(np.float32)
     system, tokenizer = build_system(recipe, LabelStatistics(np.full(20, 5), 100, vectors))
     system.cuda().train()
-    graphs, progress = StepGraphs(system, None), Progress(0, 10)
+    graphs, position = StepGraphs(system, None), TrainingPosition(0, 10)
     texts = [["a red dog", "an owl at night"], ["the black cat", "a hen and a pig"]]
     replayed = 0
     for turn in range(6):
         gold = torch.tensor([[turn, 7], [3, 19 - turn]])
         batch = batch_of(tokenizer, texts[turn % 2], gold, system.chunking)
         assert (batch.tail is None) == (system.chunking is None)
-        loss = graphs.step(batch, progress)
+        loss = graphs.step(batch, position)
         if loss is None:  # met for the first time
             continue
         replayed += 1
         found = {n: p.grad.clone() for n, p in system.named_parameters() if p.grad is not None}
         system.zero_grad(set_to_none=True)
-        plain = system.training_step(batch.to(torch.device("cuda")), progress)
+        plain = system.training_step(batch.to(torch.device("cuda")), position)
         plain.backward()
         torch.testing.assert_close(loss, plain.detach(), rtol=1e-4, atol=1e-5)
         for name, parameter in system.named_parameters():

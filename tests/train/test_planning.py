@@ -12,7 +12,7 @@ from glocal.storage.model_directory import load_model
 from glocal.train.budget import Speed
 from glocal.train.checkpoint import RunFolder
 from glocal.train.engine import Engine
-from glocal.train.gather import gather_material
+from glocal.train.gather import gather_inputs
 from glocal.train.listener import TrainListener
 from glocal.train.measure import _line, measure
 from glocal.train.planning import provisional
@@ -185,9 +185,9 @@ def test_a_wrong_budget_is_refused_before_anything_is_fitted(tmp_path):
 def measured_on(corpus, tmp_path, *overrides):
     recipe = provisional(tiny_recipe("balanced", *overrides))
     engine = Engine("cpu", "fp32")
-    material = gather_material(recipe, corpus, DEV, None, engine=engine, listener=TrainListener())
+    inputs = gather_inputs(recipe, corpus, DEV, None, engine=engine, listener=TrainListener())
     folder = RunFolder(tmp_path / "m")
-    speed = measure(recipe, material, engine, folder)
+    speed = measure(recipe, inputs, engine, folder)
     assert not any(folder.path.rglob("*"))  # nothing of the trial stays
     return speed
 

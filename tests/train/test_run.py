@@ -167,9 +167,9 @@ def breaks_at(monkeypatch):
     step_of = ExpertMixture.training_step
 
     def at(step):
-        def training_step(self, batch, progress):
-            loss = step_of(self, batch, progress)
-            return loss * float("nan") if progress.step == step else loss
+        def training_step(self, batch, position):
+            loss = step_of(self, batch, position)
+            return loss * float("nan") if position.step == step else loss
 
         monkeypatch.setattr(ExpertMixture, "training_step", training_step)
 
@@ -182,10 +182,10 @@ def spoils_at(monkeypatch):
     step_of = ExpertMixture.training_step
 
     def at(step):
-        def training_step(self, batch, progress):
-            if progress.step == step:
+        def training_step(self, batch, position):
+            if position.step == step:
                 next(p for p in self.parameters() if p.requires_grad).data.view(-1)[0] = torch.nan
-            return step_of(self, batch, progress)
+            return step_of(self, batch, position)
 
         monkeypatch.setattr(ExpertMixture, "training_step", training_step)
 

@@ -13,10 +13,12 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from glocal.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,8 +37,6 @@ __all__ = [
 
 PIPE_WIDTH = 100  # columns of a table that does not go to a terminal
 PLAIN_SECONDS = 10.0  # between two progress lines where there is no terminal
-
-Progress = Callable[[int, int | None], None]
 
 
 @dataclass

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from glocal.progress import Progress
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["linear_baseline"]
 
 SETTINGS = {"tol": 0.01, "prune": 0.01}
-Progress = Callable[[int, int | None], None]
 
 
 def linear_baseline(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from glocal.config import Recipe
 from glocal.config.expert_names import SPARSE_EXPERT
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.cache import cache_dir
+from glocal.progress import Progress, StagedProgress
 
 if TYPE_CHECKING:
     from glocal.companions.sparse.sparse_model import SparseModel
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Companions", "SparseCompanion", "fit_sparse"]
 
-Progress = Callable[[int, int], None]
 
 _BEST = 200  # labels of each text whose log-odds go along
 _BEST_UNSEEN = 50  # labels without training texts, besides: they are rarely among the best
@@ -103,7 +103,7 @@ def fit_sparse(
     train: Corpus,
     labels: LabelSpace,
     *,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: StagedProgress | None = None,
 ) -> SparseCompanion | None:
     """The sparse model of the training texts, where the recipe has the expert `S`.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.cache import cache_dir as default_cache_dir
 from glocal.data.cache import cache_error
 from glocal.data.corpus import Corpus
+from glocal.progress import Progress
 
 __all__ = ["TextTokenizer", "TokenStore", "tokenise"]
 
@@ -85,7 +86,7 @@ def tokenise(
     *,
     max_length: int,
     cache_dir: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> TokenStore:
     """Tokenise a corpus, or open the result of an earlier call on the same texts.
 
@@ -130,7 +131,7 @@ def _write(
     tokenizer: TextTokenizer,
     *,
     max_length: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> None:
     dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
     total = len(corpus)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.batches import collate, prediction_batches
 from glocal.data.cache import cache_dir, cache_error
 from glocal.data.tokens import TokenStore
+from glocal.progress import Progress
 
 if TYPE_CHECKING:
     from glocal.encoders.encoder import Encoder
@@ -33,7 +34,6 @@ __all__ = ["label_vectors", "mean_tokens"]
 FORMAT_VERSION = 1
 BATCH_TEXTS = 256
 
-Progress = Callable[[int, int], None]
 LayerVectors = dict[int, NDArray[np.float32]]
 
 

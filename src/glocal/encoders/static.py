@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from glocal.encoders.word_lookup import LOOKUPS, EncoderLookup, WordLookup
 from glocal.errors import ModelError
+from glocal.progress import Progress
 
 if TYPE_CHECKING:
     from glocal.config import EncoderConfig, TeacherConfig
@@ -266,7 +267,7 @@ def build_vectors(
     train: Corpus,
     *,
     extra: Sequence[str] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> StaticVectors:
     """The word vectors a recipe asks for, weighted by how rare tokens are in the training texts.
 
@@ -296,7 +297,7 @@ def _source(
     encoder: EncoderConfig,
     train: Corpus,
     extra: Sequence[str],
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> StaticVectors:
     words = config.text_words
     if config.vectors == "corpus":

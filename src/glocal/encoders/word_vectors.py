@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from glocal.data.formats.source import Source
 from glocal.encoders.static import StaticVectors
 from glocal.encoders.word_lookup import VocabularyLookup, plain_words, word_forms
 from glocal.errors import DataError, require
+from glocal.progress import Progress
 
 __all__ = ["read_word_vectors", "train_word_vectors", "words_of"]
 
@@ -125,7 +126,7 @@ def train_word_vectors(
     dimensions: int = 300,
     max_words: int = 500,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> StaticVectors:
     """Train word2vec on the texts of a corpus.
 
@@ -174,7 +175,7 @@ class _Sentences:
                 yield plain_words(text, self._max_words)
 
 
-def _passes(progress: Callable[[int, int], None]) -> Any:
+def _passes(progress: Progress) -> Any:
     """A callback of gensim that counts the passes over the texts."""
     from gensim.models.callbacks import CallbackAny2Vec
 

@@ -97,13 +97,13 @@ class DocumentExpert(Expert):
             labels = torch.arange(labels.start, labels.stop, device=document.device)
         return self.head.log_odds(document, labels)
 
-    def loss(self, state: State, gold: Tensor, *, budget: int) -> Tensor:
+    def loss(self, state: State, gold: Tensor, *, limit: int) -> Tensor:
         """Return the summed loss of the label clusters (APLC-XLNet Eq. 5)."""
         (document,) = state
         assert document is not None
         assert self.head is not None
         weights = torch.ones(len(document), device=document.device)
-        return self.head.loss(document, gold, weights, budget=budget, skip_tails=self.skip_tails)
+        return self.head.loss(document, gold, weights, limit=limit, skip_tails=self.skip_tails)
 
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """`⟨h, e_j⟩ + b_j`."""

@@ -62,7 +62,7 @@ class Expert(nn.Module, ABC):
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Return the parameters by the name of their learning rate."""
 
-    def loss(self, state: State, gold: Tensor, *, budget: int) -> Tensor:
+    def loss(self, state: State, gold: Tensor, *, limit: int) -> Tensor:
         """Return the summed loss of an expert whose label rows cannot be scored one by one."""
         raise NotImplementedError
 

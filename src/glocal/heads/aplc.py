@@ -153,7 +153,7 @@ class APLC(nn.Module):
         gold: Tensor,
         weights: Tensor,
         *,
-        budget: int,
+        limit: int,
         skip_tails: bool = True,
     ) -> Tensor:
         """Return Σ over documents of weight × (Eq. 5's sum over scored labels + absent gates).
@@ -162,7 +162,7 @@ class APLC(nn.Module):
             document: (B, d).
             gold: (B, G) label ids, −1 for none.
             weights: (B,) fp32 weight of each document; includes the loss's denominator.
-            budget: Elements of the largest (documents × labels) tensor.
+            limit: Elements of the largest (documents × labels) tensor.
             skip_tails: Compute a tail only for documents with a label in it. Otherwise the other
                 documents are computed with weight 0: slower, but with fixed shapes.
         """
@@ -170,7 +170,7 @@ class APLC(nn.Module):
         present = self.present(ranks)
         gates = self.gates.logits(document, slice(None)).float()  # (B, K)
         absent = functional.softplus(gates) * ~present
-        total = (absent.sum(1) * weights).sum() + self._head_loss(document, ranks, weights, budget)
+        total = (absent.sum(1) * weights).sum() + self._head_loss(document, ranks, weights, limit)
         for number in range(1, self.n_tails + 1):
             inside = weights * present[:, number - 1]
             rows = inside.nonzero()[:, 0] if skip_tails else slice(None)
@@ -182,17 +182,17 @@ class APLC(nn.Module):
                 gates[rows, number - 1],
                 ranks[rows],
                 inside[rows],
-                budget=budget,
+                limit=limit,
             )
         return total
 
-    def _head_loss(self, document: Tensor, ranks: Tensor, weights: Tensor, budget: int) -> Tensor:
+    def _head_loss(self, document: Tensor, ranks: Tensor, weights: Tensor, limit: int) -> Tensor:
         def chunk_loss(chunk: slice, states: Any, rows: Any) -> Tensor:
             logits = linear_logits(states[0], rows).float()
             return _weighted_bce(logits, ranks - chunk.start, weights)
 
         head = self.cluster(0)
-        chunks = label_chunks(self.bounds[1], documents=len(document), width=1, budget=budget)
+        chunks = label_chunks(self.bounds[1], documents=len(document), width=1, limit=limit)
         return chunked_loss(chunk_loss, chunks, [document], head.label_tensors())
 
     def _tail_loss(
@@ -203,7 +203,7 @@ class APLC(nn.Module):
         ranks: Tensor,
         weights: Tensor,
         *,
-        budget: int,
+        limit: int,
     ) -> Tensor:
         start, stop = self.bounds[number : number + 2]
 
@@ -212,7 +212,7 @@ class APLC(nn.Module):
             return product_bce(states[1], logits, ranks - (start + chunk.start), weights)
 
         tail = self.cluster(number)
-        chunks = label_chunks(stop - start, documents=len(document), width=1, budget=budget)
+        chunks = label_chunks(stop - start, documents=len(document), width=1, limit=limit)
         states = [tail.project(document), gates]
         return chunked_loss(chunk_loss, chunks, states, tail.label_tensors())
 

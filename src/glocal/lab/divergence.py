@@ -14,7 +14,6 @@ the second time: no (documents, labels) matrix is ever held. Everything is in fl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from glocal.data.batches import collate, prediction_batches
 from glocal.errors import ConfigError
 from glocal.experts.expert import Expert
 from glocal.losses.diversity import bernoulli_kl
+from glocal.progress import Progress
 from glocal.systems.mixture import ExpertMixture
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def bernoulli_jsd(first: Tensor, second: Tensor) -> Tensor:
 
 
 def expert_divergence(
-    predictor: Predictor, corpus: Corpus, *, progress: Callable[[int, int], None] | None = None
+    predictor: Predictor, corpus: Corpus, *, progress: Progress | None = None
 ) -> Divergence:
     """How much the two experts of a model differ on a corpus.
 

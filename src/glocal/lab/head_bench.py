@@ -27,6 +27,7 @@ from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import Clusters, cluster_priors, label_clusters
 from glocal.losses.bce import bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
+from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
 from glocal.ranking.topk import TopK
 
@@ -44,7 +45,6 @@ __all__ = [
     "training_step",
 ]
 
-_TRAIN_ELEMENTS = {"cuda": 1 << 28, "cpu": 1 << 22}
 _GATE = 12.0  # logit of an open gate
 _DOCUMENTS = 500_000  # training documents the label counts stand for
 
@@ -102,7 +102,7 @@ class FlatHead(nn.Module):
         # One cluster is a flat layer; so both predict by the same search.
         self.layer = build_clusters(workload, [1.0])
 
-    def loss(self, document: Tensor, gold: Tensor, weights: Tensor, *, budget: int) -> Tensor:
+    def loss(self, document: Tensor, gold: Tensor, weights: Tensor, *, limit: int) -> Tensor:
         """BCE over all labels, the mean over documents."""
 
         def chunk_loss(chunk: slice, states: Any, rows: Any) -> Tensor:
@@ -110,7 +110,7 @@ class FlatHead(nn.Module):
             return bce_chunk(logits, gold, chunk.start)
 
         labels = self.layer.cluster(0).label_tensors()
-        chunks = label_chunks(len(labels[0]), documents=len(document), width=1, budget=budget)
+        chunks = label_chunks(len(labels[0]), documents=len(document), width=1, limit=limit)
         total = chunked_loss(chunk_loss, chunks, [document], labels)
         return total * weights[0]
 
@@ -136,10 +136,10 @@ def training_step(
     document, gold = workload.documents(device), workload.gold(device)
     weights = torch.full((workload.batch,), 1.0 / workload.batch, device=device)
     optimizer = torch.optim.AdamW(head.parameters(), lr=1e-4, fused=True)
-    budget = _TRAIN_ELEMENTS.get(device.type, 1 << 24)
+    limit = ChunkUse.CLUSTER_LOSS.limit(device.type)
 
     def step() -> None:
-        loss = head.loss(document.requires_grad_(), gold, weights, budget=budget)
+        loss = head.loss(document.requires_grad_(), gold, weights, limit=limit)
         torch.autograd.backward(loss)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -22,6 +22,7 @@ from glocal.heads.frequency_clusters import partition_sizes
 from glocal.lab.grid import Column, Grid
 from glocal.lab.output import write_analysis
 from glocal.lab.plots import Panel, line_plot
+from glocal.progress import Progress
 
 if TYPE_CHECKING:
     import torch
@@ -96,7 +97,7 @@ def measure_heads(
     q: float = 2.0,
     repeats: int = 5,
     device: str = "cpu",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> HeadCosts:
     """Measure a flat layer and every partition at each number of labels.
 

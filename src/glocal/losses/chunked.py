@@ -19,9 +19,9 @@ Tensors = Sequence[Tensor | None]
 ChunkLoss = Callable[[slice, Tensors, Tensors], Tensor]
 
 
-def label_chunks(n_labels: int, *, documents: int, width: int, budget: int) -> list[slice]:
-    """Slices of the labels such that documents × labels × width stays within the budget."""
-    size = max(1, min(n_labels, budget // max(1, documents * width)))
+def label_chunks(n_labels: int, *, documents: int, width: int, limit: int) -> list[slice]:
+    """Slices of the labels such that documents × labels × width stays within `limit`."""
+    size = max(1, min(n_labels, limit // max(1, documents * width)))
     count = -(-n_labels // size)
     size = -(-n_labels // count)  # even chunks
     return [slice(i, min(i + size, n_labels)) for i in range(0, n_labels, size)]

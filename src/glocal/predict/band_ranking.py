@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from glocal.metrics.bootstrap import paired_bootstrap
 from glocal.metrics.documents import DocumentScores
 from glocal.metrics.ranking import judge, ndcg_at_k, r_precision_at_k
 from glocal.predict.evaluation import UNSEEN
+from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_space import LabelSpace
@@ -84,7 +85,7 @@ def rank_within_bands(
     bands: Bands | None = None,
     k: int = 5,
     more_gold: Corpus | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[BandRanking]:
     """Rank the labels of each band among each other.
 
@@ -153,7 +154,7 @@ def _ranked(
     texts: Corpus,
     columns: NDArray[np.int64],
     k: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> Mapping[str, Predictions]:
     if not len(columns):
         nothing = np.full((len(texts), k), -1)

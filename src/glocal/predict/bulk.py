@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from glocal.data.atomic import atomic_write
 from glocal.errors import ConfigError
+from glocal.progress import Progress
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Document
@@ -59,7 +60,7 @@ def predict_rows(
     only: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
     chunk_size: int = CHUNK,
-    progress: Callable[[int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[TagRow]:
     """Tag a stream of documents, in its order.
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glocal.errors import ConfigError, ModelError
+from glocal.progress import Progress
 from glocal.ranking.pool import distinct_labels, scores_at
 from glocal.ranking.predictions import Predictions
 from glocal.storage.model_directory import read_labels
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["ensemble_labels", "ensemble_predict"]
 
 CHUNK = 4096  # texts between two writes to the pool
-Progress = Callable[[int, int | None], None]
 
 
 def ensemble_predict(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from glocal.errors import ConfigError, DataError, Remedy
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import Span, TagExplanation, attention_spans, weighed_spans
 from glocal.predict.topk_documents import score_documents
+from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
 from glocal.ranking.ranker import COMBINED, MEAN
 from glocal.storage.model_directory import StoredModel, load_model
@@ -104,7 +105,7 @@ class Predictor:
         only: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
         calibrated: bool = True,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> dict[str, Predictions]:
         """The best labels of each text, under `combined` and, if asked, each expert's name.
 
@@ -139,7 +140,7 @@ class Predictor:
         only: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
         calibrated: bool = True,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> dict[str, Predictions]:
         """Like `predict`, with the tokens cached on disk."""
         tokens = self._tokens(corpus)
@@ -164,7 +165,7 @@ class Predictor:
         parts: Sequence[str],
         allowed: np.ndarray | None,
         calibrated: bool,
-        progress: Callable[[int, int], None] | None,
+        progress: Progress | None,
     ) -> dict[str, Predictions]:
         if k < 1:
             raise ConfigError(f"k must be at least 1, not {k}")
@@ -232,7 +233,7 @@ class Predictor:
         bands: Bands | None = None,
         threshold: float = 0.5,
         plain_mean: bool = False,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> EvaluationReport:
         """All metrics on a labelled corpus, for the combination and each expert.
 
@@ -255,7 +256,7 @@ class Predictor:
         *,
         ks: Sequence[int] = (1, 3, 5),
         plain_mean: bool = False,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> dict[str, Predictions]:
         """As many labels per text as `report` looks at, of the combination and each expert."""
         parts = self.expert_names if len(self.expert_names) > 1 else []

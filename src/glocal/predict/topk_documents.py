@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from glocal.data.batches import collate, prediction_batches
+from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
 from glocal.ranking.ranker import COMBINED
 
@@ -35,7 +36,7 @@ def score_documents(
     parts: Sequence[str] = (),
     extra: Mapping[str, np.ndarray] | None = None,
     autocast: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Predictions]:
     """The best k labels of each document, under `combined` and, if asked, the names of parts.
 

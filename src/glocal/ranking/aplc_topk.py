@@ -12,11 +12,10 @@ from torch import Tensor
 
 from glocal.heads.aplc import APLC
 from glocal.losses.chunked import label_chunks
+from glocal.losses.memory import ChunkUse
 from glocal.ranking.topk import RunningTopK, TopK
 
 __all__ = ["aplc_topk"]
-
-_CHUNK_ELEMENTS = {"cuda": 1 << 27, "cpu": 1 << 19}  # on a CPU, what its caches hold
 
 
 def aplc_topk(
@@ -80,8 +79,8 @@ class _Search:
         start, stop = self.head.bounds[number : number + 2]
         cluster = self.head.cluster(number)
         inner = cluster.project(document)
-        budget = _CHUNK_ELEMENTS.get(document.device.type, 1 << 24)
-        for chunk in label_chunks(stop - start, documents=len(rows), width=1, budget=budget):
+        limit = ChunkUse.CLUSTER_TOPK.limit(document.device.type)
+        for chunk in label_chunks(stop - start, documents=len(rows), width=1, limit=limit):
             scores = torch.sigmoid(cluster.logits(inner, chunk))
             if gates is not None:
                 scores = scores * gates.unsqueeze(1)

@@ -22,14 +22,13 @@ from glocal.encoders.encoder import Encoder, Features
 from glocal.errors import ConfigError
 from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import Clusters, cluster_priors, label_clusters
+from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
 from glocal.ranking.ranker import COMBINED
 from glocal.ranking.topk import TopK, topk_of
-from glocal.systems.system import LabelStatistics, Progress, System
+from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
 __all__ = ["APLCXLNet", "build_aplc"]
-
-_CHUNK_ELEMENTS = {"cuda": 1 << 28, "cpu": 1 << 22}
 
 
 def build_aplc(
@@ -93,18 +92,18 @@ class APLCXLNet(System):
 
     # --- training -----------------------------------------------------------------------------
 
-    def training_step(self, batch: Batch, progress: Progress) -> Tensor:
+    def training_step(self, batch: Batch, position: TrainingPosition) -> Tensor:
         """Eq. 5 and the absent gates, reduced as the recipe says."""
         config = self.recipe.aplc
         document = self.document(batch)
-        budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS.get(
-            document.device.type, 1 << 24
+        limit = self.recipe.train.chunk_elements or ChunkUse.CLUSTER_LOSS.limit(
+            document.device.type
         )
         return self.head.loss(
             document,
             batch.gold,
             self._weights(batch),
-            budget=budget,
+            limit=limit,
             skip_tails=config.skip_tails,
         )
 
@@ -123,7 +122,7 @@ class APLCXLNet(System):
         return float(sum(self.clusters.n_visited(row[row < self.n_labels]) for row in rows))
 
     @property
-    def recordable(self) -> bool:
+    def supports_cuda_graphs(self) -> bool:
         """With every document in every tail, shapes are fixed; a ratio's divisor never repeats."""
         return not self.recipe.aplc.skip_tails and self.recipe.aplc.reduction != "ratio"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from glocal.config import Recipe
@@ -10,6 +9,7 @@ from glocal.encoders.encoder import Encoder
 from glocal.encoders.label_vectors import label_vectors
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.errors import ConfigError
+from glocal.progress import Progress
 from glocal.systems.system import LabelStatistics
 
 __all__ = ["check_label_text", "encode_label_text", "uses_label_text"]
@@ -57,7 +57,7 @@ def encode_label_text(
     tokenizer: TextTokenizer,
     max_length: int,
     device: str = "cpu",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> LabelStatistics:
     """The statistics with vectors of the labels' texts, where they have texts.
 

@@ -30,16 +30,16 @@ from glocal.experts.label_means import LabelMeans
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
+from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
 from glocal.ranking.candidates import Candidates, draw_candidates
 from glocal.ranking.expert_topk import ExpertRanker, each_once
 from glocal.ranking.topk import RunningTopK
 from glocal.systems.expert_builder import ExpertBuilder
-from glocal.systems.system import LabelStatistics, Progress, System
+from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
 __all__ = ["ExpertMixture"]
 
-_CHUNK_ELEMENTS = {"cuda": 1 << 30, "cpu": 1 << 24}
 _NO_LOSS = -100.0  # a logit whose softplus is zero, and so is its gradient
 
 
@@ -136,11 +136,11 @@ class ExpertMixture(ExpertRanker, System):
 
     def chunks(self, documents: int, device: torch.device) -> list[slice]:
         """Label slices that keep the widest expert within the memory set aside."""
-        budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS.get(device.type, 1 << 28)
+        limit = self.recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit(device.type)
         width = max(e.label_width for e in self._experts())
-        return label_chunks(self.n_labels, documents=documents, width=width, budget=budget)
+        return label_chunks(self.n_labels, documents=documents, width=width, limit=limit)
 
-    def start_labels(self, batches: Iterable[Batch]) -> None:
+    def init_label_parameters(self, batches: Iterable[Batch]) -> None:
         """Label queries from the mean tokens of each label's texts (`query_init = "tokens"`)."""
         if self.recipe.attention.query_init != "tokens":
             return
@@ -161,18 +161,18 @@ class ExpertMixture(ExpertRanker, System):
 
     # --- training -----------------------------------------------------------------------------
 
-    def training_step(self, batch: Batch, progress: Progress) -> Tensor:
+    def training_step(self, batch: Batch, position: TrainingPosition) -> Tensor:
         """BCE (Eq. 8; ME-XML Eq. 5) and, after its start, diversity (ME-XML Eq. 6–9)."""
         features, experts = self.features(batch), self._trained()
         states = {expert.name: expert.prepare(features) for expert in experts}
         loss = self.recipe.loss
         if self.shortlists:
-            total = self._shortlist_loss(batch, states, progress)
+            total = self._shortlist_loss(batch, states, position)
         else:
             total = self._full_loss(batch, states)
         if loss.kind == "individual" and loss.expert_reduction == "mean":
             total = total / len(experts)
-        if self.phase(progress) == "diverse":
+        if self.phase(position) == "diverse":
             total = total + loss.diversity_weight * self._diversity(batch, states)
         if loss.label_reduction == "mean":
             total = total / self.n_labels
@@ -209,14 +209,16 @@ class ExpertMixture(ExpertRanker, System):
     def _own_losses(self, batch: Batch, states: dict[str, State]) -> Tensor:
         """Of the experts that score label clusters instead of any label."""
         device = batch.input_ids.device
-        budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS.get(device.type, 1 << 28)
+        limit = self.recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit(device.type)
         total = torch.zeros((), device=device)
         for expert in self._trained():
             if not expert.scores_rows:
-                total = total + expert.loss(states[expert.name], batch.gold, budget=budget)
+                total = total + expert.loss(states[expert.name], batch.gold, limit=limit)
         return total
 
-    def _shortlist_loss(self, batch: Batch, states: dict[str, State], progress: Progress) -> Tensor:
+    def _shortlist_loss(
+        self, batch: Batch, states: dict[str, State], position: TrainingPosition
+    ) -> Tensor:
         proposer = self.proposer
         assert proposer is not None, "checked when the system was built"
         config = self.recipe.candidates
@@ -228,13 +230,13 @@ class ExpertMixture(ExpertRanker, System):
                 _observe(hardest, logits.detach(), chunk, batch.gold)
             return bce_chunk(logits, batch.gold, chunk.start)
 
-        budget = self.recipe.train.chunk_elements or _CHUNK_ELEMENTS["cpu"]
-        chunks = label_chunks(self.n_labels, documents=len(batch), width=1, budget=budget)
+        limit = self.recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit("cpu")
+        chunks = label_chunks(self.n_labels, documents=len(batch), width=1, limit=limit)
         state = states[proposer.name]
         if proposer.scores_rows:
             total = chunked_loss(chunk_loss, chunks, state, proposer.label_tensors())
         else:
-            total = proposer.loss(state, batch.gold, budget=budget)
+            total = proposer.loss(state, batch.gold, limit=limit)
             if hardest is not None:
                 with torch.no_grad():
                     for chunk in chunks:
@@ -244,7 +246,7 @@ class ExpertMixture(ExpertRanker, System):
             None if hardest is None else hardest.result().indices,
             n_random=config.random,
             n_labels=self.n_labels,
-            seed=(progress.seed, progress.step),
+            seed=(position.seed, position.step),
         )
         for expert in self._trained():
             if expert is not proposer:
@@ -262,15 +264,15 @@ class ExpertMixture(ExpertRanker, System):
         return logits.masked_fill(self.untaught[labels], _NO_LOSS)
 
     @property
-    def recordable(self) -> bool:
+    def supports_cuda_graphs(self) -> bool:
         """Candidates are drawn on the CPU anew each step; everything else can be recorded."""
         fixed = all(e.scores_rows for e in self._experts()) or not self.recipe.aplc.skip_tails
         return not self.shortlists and fixed
 
-    def phase(self, progress: Progress) -> str:
+    def phase(self, position: TrainingPosition) -> str:
         """The diversity loss starts part of the way through."""
         loss = self.recipe.loss
-        late = progress.fraction >= loss.diversity_start
+        late = position.fraction >= loss.diversity_start
         return "diverse" if late and loss.diversity_weight and len(self._trained()) > 1 else "plain"
 
     def _diversity(self, batch: Batch, states: dict[str, State]) -> Tensor:
@@ -309,8 +311,8 @@ class ExpertMixture(ExpertRanker, System):
                 return aplc_topk(proposer.head, document.float(), k, allowed=allowed).indices
         best = RunningTopK(k)
         device = batch.input_ids.device
-        budget = _CHUNK_ELEMENTS.get(device.type, 1 << 28)
-        for chunk in label_chunks(self.n_labels, documents=len(batch), width=1, budget=budget):
+        limit = ChunkUse.EXPERT_LOGITS.limit(device.type)
+        for chunk in label_chunks(self.n_labels, documents=len(batch), width=1, limit=limit):
             labels = torch.arange(chunk.start, chunk.stop, device=device)
             logits = proposer.logits(states[proposer.name], chunk)
             best.update(torch.sigmoid(logits.float()), labels, allowed)

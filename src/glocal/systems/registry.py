@@ -1,4 +1,4 @@
-"""Systems by name. A new system is one file and one line here."""
+"""Systems by name: from a recipe and the training labels to a system on its encoder."""
 
 from __future__ import annotations
 
@@ -11,33 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 from glocal.config import Recipe
 from glocal.config.expert_names import SPARSE_EXPERT, TEACHER, parse_experts
+from glocal.config.published_systems import CLUSTERS, MIXTURE, PUBLISHED_SYSTEMS, PublishedSystem
 from glocal.encoders.encoder import Encoder
 from glocal.encoders.loading import load_pretrained, model_from_config, n_layers
 from glocal.encoders.no_encoder import NO_ENCODER, NoEncoderModel, NoTokenizer
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.encoders.word_encoder import WORD_VECTORS, WordVectorModel
 from glocal.errors import ConfigError, did_you_mean
+from glocal.progress import Progress
 from glocal.systems.aplc_xlnet import APLCXLNet
-from glocal.systems.glocalxml import GlocalXML
 from glocal.systems.label_texts import check_label_text, encode_label_text
 from glocal.systems.long_documents import long_documents
-from glocal.systems.me_xml import MEXML
+from glocal.systems.mixture import ExpertMixture
 from glocal.systems.system import LabelStatistics, System
-from glocal.systems.treaderxml import TReaderXML
 
 if TYPE_CHECKING:
     from glocal.encoders.static import StaticVectors
 
-__all__ = ["SYSTEMS", "build_system", "rebuild_system"]
+__all__ = ["FAMILIES", "build_system", "rebuild_system"]
 
 _SHORTLIST_FROM = 4000  # labels; fewer are scored in full even on a CPU
 
-SYSTEMS: dict[str, Callable[..., System]] = {
-    "glocalxml": GlocalXML,
-    "me-xml": MEXML,
-    "aplc-xlnet": APLCXLNet,
-    "treaderxml": TReaderXML,
-}
+FAMILIES: dict[str, type[System]] = {MIXTURE: ExpertMixture, CLUSTERS: APLCXLNet}
 
 
 def build_system(
@@ -46,7 +41,7 @@ def build_system(
     *,
     device_type: str = "cpu",
     vectors: StaticVectors | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[System, TextTokenizer]:
     """A new system on its pretrained encoder, with the tokenizer.
 
@@ -58,7 +53,6 @@ def build_system(
         vectors: Of words, where the recipe reads these (`reader.encode = "static"`).
         progress: Called with (done, total) while labels' texts are encoded.
     """
-    system = _system_class(recipe.system)
     check_label_text(recipe, statistics)
     recipe = _resolve_candidates(recipe, statistics.n_labels, device_type)
     model, tokenizer = _load_encoder(recipe, vectors)
@@ -71,7 +65,7 @@ def build_system(
         device=device_type,
         progress=progress,
     )
-    return _assemble(system, recipe, model, tokenizer, encode), tokenizer
+    return _assemble(recipe, model, tokenizer, encode), tokenizer
 
 
 def rebuild_system(
@@ -89,8 +83,7 @@ def rebuild_system(
         model = NoEncoderModel()
     else:
         model = model_from_config(mapping, recipe.encoder)
-    system = _system_class(recipe.system)
-    return _assemble(system, recipe, model, tokenizer, lambda _: statistics, total=total)
+    return _assemble(recipe, model, tokenizer, lambda _: statistics, total=total)
 
 
 def _load_encoder(recipe: Recipe, vectors: StaticVectors | None) -> tuple[Any, TextTokenizer]:
@@ -103,7 +96,6 @@ def _load_encoder(recipe: Recipe, vectors: StaticVectors | None) -> tuple[Any, T
 
 
 def _assemble(
-    system: Callable[..., System],
     recipe: Recipe,
     model: Any,
     tokenizer: TextTokenizer,
@@ -130,7 +122,8 @@ def _assemble(
                 f"'encoder.gradient_checkpointing' = true, but {type(model).__name__} cannot do it"
             )
         model.gradient_checkpointing_enable()
-    return system(recipe, encoder, experts, statistics_for(encoder))
+    family = FAMILIES[_published(recipe).family]
+    return family(recipe, encoder, experts, statistics_for(encoder))
 
 
 def _resolve_candidates(recipe: Recipe, n_labels: int, device_type: str) -> Recipe:
@@ -147,11 +140,18 @@ def _resolve_candidates(recipe: Recipe, n_labels: int, device_type: str) -> Reci
     return replace(recipe, candidates=replace(recipe.candidates, mode=mode))
 
 
-def _system_class(name: str) -> Callable[..., System]:
-    if name in SYSTEMS:
-        return SYSTEMS[name]
-    hint = did_you_mean(name, SYSTEMS)
-    raise ConfigError(f"there is no system '{name}'{hint}; there are {', '.join(SYSTEMS)}")
+def _published(recipe: Recipe) -> PublishedSystem:
+    name = recipe.system
+    if name not in PUBLISHED_SYSTEMS:
+        hint, known = did_you_mean(name, PUBLISHED_SYSTEMS), ", ".join(PUBLISHED_SYSTEMS)
+        raise ConfigError(f"there is no system '{name}'{hint}; there are {known}")
+    kind = PUBLISHED_SYSTEMS[name].required
+    if kind and not any(expert.startswith(f"{kind}-") for expert in recipe.experts):
+        raise ConfigError(
+            f"'experts' = {list(recipe.experts)}: {name} reads with its network; "
+            'name a reader expert, experts = ["R-last"]'
+        )
+    return PUBLISHED_SYSTEMS[name]
 
 
 def _check_length(recipe: Recipe, model: Any) -> None:

@@ -16,11 +16,11 @@ from glocal.data.chunks import Chunking
 from glocal.encoders.encoder import Encoder
 from glocal.ranking.ranker import Ranker
 
-__all__ = ["LabelStatistics", "Progress", "System"]
+__all__ = ["LabelStatistics", "System", "TrainingPosition"]
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingPosition:
     """Where a run stands: the optimizer step about to be taken, of so many."""
 
     step: int
@@ -66,14 +66,14 @@ class System(Ranker):
         return self.encoder.chunking
 
     @abstractmethod
-    def training_step(self, batch: Batch, progress: Progress) -> Tensor:
+    def training_step(self, batch: Batch, position: TrainingPosition) -> Tensor:
         """The loss of a batch: summed over its documents, divided by `batch.denominator`."""
 
     @abstractmethod
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """All parameters by the name of their learning rate."""
 
-    def start_labels(self, batches: Iterable[Batch]) -> None:
+    def init_label_parameters(self, batches: Iterable[Batch]) -> None:
         """Start label parameters from the training documents, where the recipe asks for it."""
 
     def denominator(self, gold: Any, positions: np.ndarray) -> float:
@@ -86,14 +86,14 @@ class System(Ranker):
         return float(len(positions))
 
     @property
-    def recordable(self) -> bool:
+    def supports_cuda_graphs(self) -> bool:
         """Whether the training step computes on the device alone, so that a graph can replay it."""
         return False
 
-    def phase(self, progress: Progress) -> str:
+    def phase(self, position: TrainingPosition) -> str:
         """A name for the computation the step does now; steps of one name do the same."""
         return "plain"
 
-    def forward(self, batch: Batch, progress: Progress) -> Tensor:
+    def forward(self, batch: Batch, position: TrainingPosition) -> Tensor:
         """The training step: data-parallel wrappers call `forward`."""
-        return self.training_step(batch, progress)
+        return self.training_step(batch, position)

@@ -16,13 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from glocal.errors import ConfigError
+from glocal.progress import Progress
 
 __all__ = [
     "FEWEST_EPOCHS",
+    "BudgetWatch",
     "Choice",
     "Situation",
     "Speed",
-    "Watch",
     "Wish",
     "choose",
     "format_seconds",
@@ -225,14 +226,14 @@ def _with_encoder(preset: str, epochs: int, members: int, seconds: float) -> lis
     return [f"chosen: {what}, about {format_seconds(seconds)} from here"]
 
 
-class Watch:
-    """Says once, while the sparse expert is fitted, that this alone will exceed the budget.
+class BudgetWatch:
+    """Warns once, while the sparse expert is fitted, that this alone will exceed the budget.
 
     Args:
-        budget: Seconds for the whole run; None for any.
-        started: When it began.
-        say: Is told.
-        clock: Gives the time now.
+        budget: Seconds for the whole run; None for no limit.
+        started: When the run began, on the clock.
+        say: Receives the warning.
+        clock: Returns the current time in seconds.
     """
 
     def __init__(
@@ -243,24 +244,25 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.budget, self.started, self.say, self.clock = budget, started, say, clock
-        self.stage, self.began, self.first = "", started, 0
 
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Look at how far a stage of the work is."""
-        now = self.clock()
-        if what != self.stage:
-            self.stage, self.began, self.first = what, now, done
-        if self.budget is None or done - self.first < _SEEN * total:
-            return
-        each = (now - self.began) / max(1, done - self.first)
-        expected = now - self.started + each * (total - done)
-        if expected > self.budget:
-            self.say(
-                f"the sparse expert alone will take about {format_seconds(expected)}, more than "
-                f"the budget of {format_seconds(self.budget)}; it is the least there is, and "
-                "trained all the same"
-            )
-            self.budget = None
+    def __call__(self, stage: str) -> Progress:
+        """Watch a stage of the work, which begins now."""
+        began = self.clock()
+
+        def progress(done: int, total: int | None) -> None:
+            if self.budget is None or total is None or done < _SEEN * total:
+                return
+            now = self.clock()
+            expected = now - self.started + (now - began) / max(1, done) * (total - done)
+            if expected > self.budget:
+                self.say(
+                    f"the sparse expert alone will take about {format_seconds(expected)}, more "
+                    f"than the budget of {format_seconds(self.budget)}; it is trained all the "
+                    "same, since every preset needs it"
+                )
+                self.budget = None
+
+        return progress
 
 
 def format_seconds(seconds: float) -> str:

@@ -7,7 +7,7 @@ these give for every text.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from glocal.config import Recipe
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.errors import ConfigError, Remedy
+from glocal.progress import Progress, StagedProgress
 from glocal.systems.label_texts import uses_label_text
 from glocal.train.engine import Engine
 from glocal.train.listener import TrainListener
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 
     from glocal.encoders.static import StaticVectors
 
-__all__ = ["Material", "build_label_space", "gather_material", "telling"]
+__all__ = ["RunInputs", "build_label_space", "gather_inputs", "throttled_progress"]
 
-_TOLD_SECONDS = 10.0  # between messages
+_MESSAGE_SECONDS = 10.0  # between two messages
 
 
 @dataclass(frozen=True)
-class Material:
+class RunInputs:
     """What a run is made from, besides its recipe.
 
     Attributes:
@@ -71,7 +72,7 @@ def build_label_space(recipe: Recipe, train: Corpus, table: LabelTable | None) -
     )
 
 
-def gather_material(
+def gather_inputs(
     recipe: Recipe,
     train: Corpus,
     dev: Corpus | None,
@@ -79,8 +80,8 @@ def gather_material(
     *,
     engine: Engine,
     listener: TrainListener,
-    watch: Callable[[str, int, int], None] | None = None,
-) -> Material:
+    watch: StagedProgress | None = None,
+) -> RunInputs:
     """Fit what is fitted on raw texts, and look at all texts with it.
 
     Args:
@@ -90,7 +91,7 @@ def gather_material(
         table: Names, descriptions and parents of labels.
         engine: Where the run computes.
         listener: Is told what happens.
-        watch: Called with what is done, how much of it, and how much there is.
+        watch: Also receives the progress of the sparse model's fit.
     """
     labels = build_label_space(recipe, train, table)
     listener.on_message(f"{len(train):,} texts, {len(labels):,} labels; {engine.describe()}")
@@ -104,7 +105,7 @@ def gather_material(
     train_extra = rows(train, training=True)
     dev_extra = {} if dev is None else rows(dev)
     texts = label_texts(labels, table) if uses_label_text(recipe) else None
-    return Material(train, dev, labels, vectors, companions, train_extra, dev_extra, texts)
+    return RunInputs(train, dev, labels, vectors, companions, train_extra, dev_extra, texts)
 
 
 def _companions(
@@ -115,26 +116,29 @@ def _companions(
     *,
     engine: Engine,
     listener: TrainListener,
-    watch: Callable[[str, int, int], None] | None,
+    watch: StagedProgress | None,
 ) -> tuple[StaticVectors | None, Companions]:
     """Word vectors, and the teacher and the sparse model of the training texts, if the recipe asks.
 
     The first process fits the sparse model, the others find it in the cache.
     """
-    passes = telling(listener, "word vectors trained, passes")
-    vectors = word_vectors(recipe, train, table, progress=passes)
-    embedded = telling(listener, "texts taken in by the teacher")
+    report = throttled_progress(listener)
+    vectors = word_vectors(recipe, train, table, progress=report("word vectors trained, passes"))
+    embedded = report("texts read by the teacher")
     teaching = teach(recipe, train, labels, table, vectors, progress=embedded)
     if not engine.is_main:
         engine.wait()
-    tell = _telling_what(listener)
 
-    def progress(what: str, done: int, total: int) -> None:
-        tell(what, done, total)
-        if watch is not None:
-            watch(what, done, total)
+    def both(stage: str) -> Progress:
+        callbacks = [report(stage)] if watch is None else [report(stage), watch(stage)]
 
-    sparse = fit_sparse(recipe, train, labels, progress=progress)
+        def progress(done: int, total: int | None) -> None:
+            for callback in callbacks:
+                callback(done, total)
+
+        return progress
+
+    sparse = fit_sparse(recipe, train, labels, progress=both)
     if engine.is_main:
         engine.wait()
     return vectors, Companions(teaching, sparse)
@@ -152,25 +156,23 @@ def _extra_rows(
     if not engine.is_main:
         engine.wait()
     find = companions.training_rows if training else companions.rows
-    rows = find(corpus, progress=telling(listener, "texts looked at beforehand"))
+    rows = find(corpus, progress=throttled_progress(listener)("texts read by the companions"))
     if engine.is_main:
         engine.wait()
     return rows
 
 
-def telling(listener: TrainListener, what: str) -> Callable[[int, int], None]:
-    """Tells now and then how far something is that takes long."""
-    tell = _telling_what(listener)
-    return lambda done, total: tell(what, done, total)
+def throttled_progress(listener: TrainListener) -> StagedProgress:
+    """Return progress callbacks that send the listener a message every few seconds."""
+    sent = time.monotonic()
 
+    def stage(name: str) -> Progress:
+        def progress(done: int, total: int | None) -> None:
+            nonlocal sent
+            if time.monotonic() - sent >= _MESSAGE_SECONDS:
+                sent = time.monotonic()
+                listener.on_message(f"{name}: {done:,} of {total:,}")
 
-def _telling_what(listener: TrainListener) -> Callable[[str, int, int], None]:
-    told = time.monotonic()
+        return progress
 
-    def progress(what: str, done: int, total: int) -> None:
-        nonlocal told
-        if time.monotonic() - told >= _TOLD_SECONDS:
-            told = time.monotonic()
-            listener.on_message(f"{what}: {done:,} of {total:,}")
-
-    return progress
+    return stage

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from glocal.data.batches import Batch
-from glocal.systems.system import Progress, System
+from glocal.systems.system import System, TrainingPosition
 
 __all__ = ["StepGraphs"]
 
@@ -51,25 +51,25 @@ class StepGraphs:
         self.device = self.parameters[0].device
         self.failed = False
 
-    def step(self, batch: Batch, progress: Progress) -> Tensor | None:
+    def step(self, batch: Batch, position: TrainingPosition) -> Tensor | None:
         """The loss, with gradients in place; `None` when this shape is not recorded.
 
         Args:
             batch: On the CPU in pinned memory, or on the device.
-            progress: Where the run stands.
+            position: Where the run stands.
         """
-        if self.failed or not self.system.recordable:
+        if self.failed or not self.system.supports_cuda_graphs:
             return None
         # Without a mask, PyTorch takes unfused attention while recording.
         batch = replace(batch, padded=True)
         shapes = tuple(tuple(t.shape) for t in batch.tensors())
-        key = (shapes, batch.denominator, self.system.phase(progress))
+        key = (shapes, batch.denominator, self.system.phase(position))
         if key not in self.recorded:
             self.met[key] += 1
             if self.met[key] < 2 or len(self.recorded) >= _MOST:
                 return None
             try:
-                self.recorded[key] = self._record(batch.to(self.device), progress)
+                self.recorded[key] = self._record(batch.to(self.device), position)
             except RuntimeError as error:  # an encoder that waits for the device cannot be recorded
                 logger.warning("steps are not recorded as CUDA graphs: %s", error)
                 self.failed = True
@@ -82,29 +82,29 @@ class StepGraphs:
             parameter.grad = gradient
         return recorded.loss
 
-    def _record(self, batch: Batch, progress: Progress) -> _Recorded:
+    def _record(self, batch: Batch, position: TrainingPosition) -> _Recorded:
         batch = batch.clone()
         random = torch.cuda.get_rng_state(self.device)
         side: torch.cuda.Stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side):  # libraries set themselves up before the recording
-            self._pass(batch, progress)
+            self._pass(batch, position)
         torch.cuda.current_stream(self.device).wait_stream(side)
         self._drop_gradients()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
-            loss = self._pass(batch, progress)
+            loss = self._pass(batch, position)
         gradients = [p.grad for p in self.parameters]
         self._drop_gradients()
         # Recording must not shift the random numbers of the steps that follow.
         torch.cuda.set_rng_state(random, self.device)
         return _Recorded(graph, batch, loss, gradients)
 
-    def _pass(self, batch: Batch, progress: Progress) -> Tensor:
+    def _pass(self, batch: Batch, position: TrainingPosition) -> Tensor:
         dtype = self.dtype or torch.bfloat16
         enabled = self.dtype is not None
         with torch.autocast("cuda", dtype=dtype, enabled=enabled, cache_enabled=False):
-            loss = self.system.training_step(batch, progress)
+            loss = self.system.training_step(batch, position)
         torch.autograd.backward(loss)
         return loss.detach()
 

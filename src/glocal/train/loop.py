@@ -23,7 +23,7 @@ from glocal.data.batches import Batch, collate, deal, epoch_batches, prediction_
 from glocal.data.tokens import TokenStore
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.errors import ConfigError, Interrupted, Remedy, TrainingError
-from glocal.systems.system import Progress, System
+from glocal.systems.system import System, TrainingPosition
 from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState, random_state
 from glocal.train.engine import Engine
 from glocal.train.graphs import StepGraphs
@@ -136,11 +136,11 @@ class Loop:
 
     def _step(self, batches: Iterator[Batch]) -> tuple[Tensor, int]:
         """One optimizer step, in as many parts as the recipe says."""
-        progress = Progress(self.state.step, self.steps, self.config.seed)
+        position = TrainingPosition(self.state.step, self.steps, self.config.seed)
         total, count = torch.zeros((), device=self.engine.device), 0
         for part in range(self.config.accumulation):
             batch = next(batches)
-            total += self._pass(batch, progress, last=part == self.config.accumulation - 1)
+            total += self._pass(batch, position, last=part == self.config.accumulation - 1)
             count += len(batch)
         left_out = self.engine.clip(self.trained, self.config.clip_norm, self.optimizer)
         total = torch.where(left_out > 0, torch.nan, total)  # which the log leaves out as well
@@ -149,16 +149,16 @@ class Loop:
         self.optimizer.zero_grad(set_to_none=True)
         return total, count * self.engine.world
 
-    def _pass(self, batch: Batch, progress: Progress, *, last: bool) -> Tensor:
+    def _pass(self, batch: Batch, position: TrainingPosition, *, last: bool) -> Tensor:
         """Forward and backward, replayed where the shape is recorded."""
         if self.graphs is not None:
-            replayed = self.graphs.step(batch, progress)
+            replayed = self.graphs.step(batch, position)
             if replayed is not None:
                 return replayed
         batch = batch.to(self.engine.device)
         with self.engine.accumulate(self.model, last=last):
             with self.engine.autocast():
-                loss: Tensor = self.model(batch, progress)
+                loss: Tensor = self.model(batch, position)
             self.engine.backward(loss)
         return loss.detach()
 

@@ -16,11 +16,11 @@ from glocal.config import Recipe
 from glocal.data.batches import Batch, collate
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.errors import MissingExtraError
-from glocal.systems.system import Progress, System
+from glocal.systems.system import System, TrainingPosition
 from glocal.train.budget import Speed
 from glocal.train.checkpoint import RunFolder
 from glocal.train.engine import Engine
-from glocal.train.gather import Material
+from glocal.train.gather import RunInputs
 from glocal.train.optim import build_optimizer
 from glocal.train.single import build
 
@@ -33,21 +33,21 @@ _REPEATS = {"cpu": 1, "cuda": 5}
 _LONGEST = 10.0  # seconds for one step
 
 
-def measure(recipe: Recipe, material: Material, engine: Engine, folder: RunFolder) -> Speed | str:
+def measure(recipe: Recipe, inputs: RunInputs, engine: Engine, folder: RunFolder) -> Speed | str:
     """Time a few steps and the writing of weights; or say why they cannot be taken.
 
     Args:
         recipe: With an encoder; its experts are settled.
-        material: The texts, and what was fitted on them.
+        inputs: The texts, and what was fitted on them.
         engine: Where it would be trained.
         folder: Where its checkpoints would go.
     """
     started = time.monotonic()
     try:
-        system, tokenizer = build(recipe, material, engine)
+        system, tokenizer = build(recipe, inputs, engine)
         system.to(engine.device)
         built = time.monotonic() - started
-        return _Trial(system, tokenizer, material, engine).speed(built, folder)
+        return _Trial(system, tokenizer, inputs, engine).speed(built, folder)
     except MissingExtraError as error:
         return f"there is no encoder: {error}"
     except torch.OutOfMemoryError:
@@ -58,13 +58,13 @@ class _Trial:
     """A system on a sample of the training texts."""
 
     def __init__(
-        self, system: System, tokenizer: TextTokenizer, material: Material, engine: Engine
+        self, system: System, tokenizer: TextTokenizer, inputs: RunInputs, engine: Engine
     ) -> None:
-        self.system, self.engine, self.material = system, engine, material
+        self.system, self.engine, self.inputs = system, engine, inputs
         self.config = system.recipe.train
-        size = min(_SAMPLE, len(material.train))
-        order = np.random.default_rng(self.config.seed).permutation(len(material.train))[:size]
-        sample = material.train.take(np.sort(order))
+        size = min(_SAMPLE, len(inputs.train))
+        order = np.random.default_rng(self.config.seed).permutation(len(inputs.train))[:size]
+        sample = inputs.train.take(np.sort(order))
         texts = sample.texts()
         started = time.monotonic()
         self.tokens = [
@@ -73,16 +73,16 @@ class _Trial:
         ]
         self.tokenising = (time.monotonic() - started) / size
         self.lengths = np.array([len(ids) for ids in self.tokens])
-        self.gold = material.labels.encode(sample)
-        self.extra = material.companions.rows_of(texts)
+        self.gold = inputs.labels.encode(sample)
+        self.extra = inputs.companions.rows_of(texts)
         self.facts = tokenizer.facts
         self.optimizer = build_optimizer(system, self.config, engine.device)
 
     def speed(self, built: float, folder: RunFolder) -> Speed:
         """The measured seconds, for all texts."""
-        material, config, world = self.material, self.config, self.engine.world
+        inputs, config, world = self.inputs, self.config, self.engine.world
         fixed, per_token = self._step_costs()
-        texts, dev = len(material.train), 0 if material.dev is None else len(material.dev)
+        texts, dev = len(inputs.train), 0 if inputs.dev is None else len(inputs.dev)
         steps = -(-texts // config.batch_size)
         tokens = texts * float(self.lengths.mean())
         evaluation = dev * self._predicting() / world
@@ -99,7 +99,7 @@ class _Trial:
 
         def step(batch: Batch) -> None:
             with self.engine.autocast():
-                loss = self.system.training_step(batch, Progress(0, 1, self.config.seed))
+                loss = self.system.training_step(batch, TrainingPosition(0, 1, self.config.seed))
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
@@ -133,7 +133,7 @@ class _Trial:
         trial.save_best(self.system.state_dict())
         seconds = time.monotonic() - started
         trial.remove()
-        return seconds * (3 + bool(self.config.averaging) + (self.material.dev is not None))
+        return seconds * (3 + bool(self.config.averaging) + (self.inputs.dev is not None))
 
     def _sizes(self) -> tuple[int, int]:
         most = min(self.config.batch_size, len(self.tokens))

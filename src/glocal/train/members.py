@@ -29,7 +29,7 @@ from glocal.systems.system import System
 from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState
 from glocal.train.dev import DevEvaluator
 from glocal.train.engine import Engine
-from glocal.train.gather import Material
+from glocal.train.gather import RunInputs
 from glocal.train.listener import TrainListener
 from glocal.train.single import SingleRun, build, final_metrics, set_up, train_system
 
@@ -38,7 +38,7 @@ __all__ = ["train_members"]
 
 def train_members(
     recipe: Recipe,
-    material: Material,
+    inputs: RunInputs,
     *,
     folder: RunFolder,
     device: str,
@@ -49,7 +49,7 @@ def train_members(
 
     Args:
         recipe: With `train.members` above 1.
-        material: What the members share.
+        inputs: What the members share.
         folder: Of the whole run.
         device: Where to compute.
         listener: Is told what happens, each time with the member's number.
@@ -61,28 +61,26 @@ def train_members(
         told = _Numbered(listener, number + 1, count)
         # A new engine each time: nothing of the member before, such as fp16's scale, lives on.
         engine = Engine(device, recipe.train.precision)
-        run = set_up(_member_recipe(recipe, number), material, engine, told)
+        run = set_up(_member_recipe(recipe, number), inputs, engine, told)
         _check_member(run.system)
         system, kept = run.system, _Kept(folder.members_path / str(number))
         state = kept.read_state(run.fingerprint)
         if state is None:
             state = _train_member(run, kept, listener=told, resume=resume)
             # Built anew: what training has wrapped and recorded goes.
-            system, _ = build(run.recipe, material, engine)
+            system, _ = build(run.recipe, inputs, engine)
         else:
             told.on_message(f"member {number + 1} of {count} is finished already")
         kept.load_weights(system)
         members.append(system)
         states.append(state)
     ensemble = MixtureEnsemble(members).to(run.engine.device)
-    metrics, calibration = _measure(ensemble, run, material, states)
+    metrics, calibration = _measure(ensemble, run, inputs, states)
     whole = replace(run.recipe, train=recipe.train)
     if run.engine.is_main:
         _join_logs(folder, count)
-    tokenizer, labels = run.data.tokenizer, material.labels
-    return StoredModel(
-        ensemble, whole, labels, tokenizer, calibration, metrics, material.companions
-    )
+    tokenizer, labels = run.data.tokenizer, inputs.labels
+    return StoredModel(ensemble, whole, labels, tokenizer, calibration, metrics, inputs.companions)
 
 
 def _member_recipe(recipe: Recipe, number: int) -> Recipe:
@@ -159,19 +157,19 @@ class _Kept:
 
 
 def _measure(
-    ensemble: MixtureEnsemble, run: SingleRun, material: Material, states: list[RunState]
+    ensemble: MixtureEnsemble, run: SingleRun, inputs: RunInputs, states: list[RunState]
 ) -> tuple[dict[str, Any], Calibration]:
     """Scores of all members together, their experts' weights fitted; what each one had reached."""
     evaluator = None
-    if material.dev is not None:
+    if inputs.dev is not None:
         evaluator = DevEvaluator(
             ensemble,
             run.data,
             run.engine,
             run.recipe,
-            material.labels,
-            material.dev,
-            material.dev_extra,
+            inputs.labels,
+            inputs.dev,
+            inputs.dev_extra,
         )
     together = RunState(
         run.fingerprint,

@@ -28,7 +28,7 @@ from glocal.errors import TrainingError
 from glocal.train.budget import Choice, Situation, Speed, Wish, choose, format_seconds, parse_budget
 from glocal.train.checkpoint import START_AGAIN, RunFolder
 from glocal.train.engine import Engine
-from glocal.train.gather import Material
+from glocal.train.gather import RunInputs
 from glocal.train.listener import TrainListener
 from glocal.train.measure import measure
 
@@ -85,7 +85,7 @@ def provisional(recipe: Recipe) -> Recipe:
 
 def decide(
     recipe: Recipe,
-    material: Material,
+    inputs: RunInputs,
     *,
     folder: RunFolder,
     engine: Engine,
@@ -96,7 +96,7 @@ def decide(
 
     Args:
         recipe: As the user gave it.
-        material: What was gathered for its provisional form.
+        inputs: What was gathered for its provisional form.
         folder: Of the run; holds an earlier decision where a run is resumed.
         engine: Where it computes.
         started: When the run began, on the monotonic clock.
@@ -106,7 +106,7 @@ def decide(
         return Plan(recipe)
     plan = _read(folder, recipe)
     if plan is None:
-        found = _plan(recipe, material, folder, engine=engine, started=started)
+        found = _plan(recipe, inputs, folder, engine=engine, started=started)
         plan = engine.gather([found])[0]  # of all processes, the first one's word counts
         if engine.is_main:
             _write(folder, recipe, plan)
@@ -120,7 +120,7 @@ def _is_open(recipe: Recipe) -> bool:
 
 
 def _plan(
-    recipe: Recipe, material: Material, folder: RunFolder, *, engine: Engine, started: float
+    recipe: Recipe, inputs: RunInputs, folder: RunFolder, *, engine: Engine, started: float
 ) -> Plan:
     usual, budget = provisional(recipe), parse_budget(recipe.train.budget)
     wish, left = _wish(recipe, usual), (budget or math.inf) - (time.monotonic() - started)
@@ -131,8 +131,8 @@ def _plan(
     elif left < _TRIAL_SECONDS and not wish.experts:
         speed = "too little of the budget is left to try an encoder"
     else:
-        speed = measure(usual, material, engine, folder)
-    situation = _situation(material, engine, budget, time.monotonic() - started)
+        speed = measure(usual, inputs, engine, folder)
+    situation = _situation(inputs, engine, budget, time.monotonic() - started)
     choice = choose(situation, speed, wish)
     settled = _settled(recipe, usual, choice)
     return Plan(settled, choice.lines, budget, round(situation.spent + choice.seconds, 1))
@@ -158,8 +158,8 @@ def _settled(recipe: Recipe, usual: Recipe, choice: Choice) -> Recipe:
     return replace(usual, train=train)
 
 
-def _situation(material: Material, engine: Engine, budget: float | None, spent: float) -> Situation:
-    train, labels = material.train, material.labels
+def _situation(inputs: RunInputs, engine: Engine, budget: float | None, spent: float) -> Situation:
+    train, labels = inputs.train, inputs.labels
     return Situation(
         texts=len(train),
         labels=len(labels),

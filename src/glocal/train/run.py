@@ -19,10 +19,10 @@ from glocal.data.label_table import LabelTable
 from glocal.errors import ModelError, Remedy, TrainingError
 from glocal.predict.evaluation import check_metric_name
 from glocal.storage.model_directory import StoredModel, save_model
-from glocal.train.budget import Watch, parse_budget
+from glocal.train.budget import BudgetWatch, parse_budget
 from glocal.train.checkpoint import START_AGAIN, RunFolder, seed_everything
 from glocal.train.engine import Engine
-from glocal.train.gather import Material, gather_material
+from glocal.train.gather import RunInputs, gather_inputs
 from glocal.train.listener import TrainListener
 from glocal.train.members import train_members
 from glocal.train.planning import decide, provisional
@@ -78,22 +78,20 @@ def fit(
     # What is left open is decided once the companions' time is known.
     first = provisional(recipe)
     seed_everything(recipe.train.seed, 0)
-    watch = Watch(parse_budget(recipe.train.budget), started, listener.on_message)
-    material = gather_material(
+    watch = BudgetWatch(parse_budget(recipe.train.budget), started, listener.on_message)
+    inputs = gather_inputs(
         first, train, dev, label_table, engine=engine, listener=listener, watch=watch
     )
-    plan = decide(
-        recipe, material, folder=folder, engine=engine, started=started, listener=listener
-    )
+    plan = decide(recipe, inputs, folder=folder, engine=engine, started=started, listener=listener)
     recipe = plan.recipe
     _check_kind(folder, members=recipe.train.members)
     if recipe.train.members > 1:
         model = train_members(
-            recipe, material, folder=folder, device=device, listener=listener, resume=resume
+            recipe, inputs, folder=folder, device=device, listener=listener, resume=resume
         )
     else:
         model = _train_alone(
-            recipe, material, folder=folder, engine=engine, listener=listener, resume=resume
+            recipe, inputs, folder=folder, engine=engine, listener=listener, resume=resume
         )
     seconds = time.monotonic() - started
     model.metrics = {**model.metrics, **plan.outcome(seconds, listener)}
@@ -109,24 +107,24 @@ def fit(
 
 def _train_alone(
     recipe: Recipe,
-    material: Material,
+    inputs: RunInputs,
     *,
     folder: RunFolder,
     engine: Engine,
     listener: TrainListener,
     resume: bool,
 ) -> StoredModel:
-    run = set_up(recipe, material, engine, listener)
+    run = set_up(recipe, inputs, engine, listener)
     state = train_system(run, folder=folder, listener=listener, resume=resume)
     metrics, calibration = final_metrics(run.evaluator, state)
     return StoredModel(
         run.system,
         run.recipe,
-        material.labels,
+        inputs.labels,
         run.data.tokenizer,
         calibration,
         metrics,
-        material.companions,
+        inputs.companions,
     )
 
 

@@ -1,6 +1,6 @@
 """One system, from what a run has gathered to its best weights.
 
-    recipe + material → system, tokens, dev evaluation → loop → weights that are to be kept
+    recipe + inputs → system, tokens, dev evaluation → loop → weights that are to be kept
 
 A run has one of these, or one for each member.
 """
@@ -27,7 +27,7 @@ from glocal.systems.system import LabelStatistics, System
 from glocal.train.checkpoint import RunFolder, RunState, seed_everything
 from glocal.train.dev import DevEvaluator
 from glocal.train.engine import Engine
-from glocal.train.gather import Material, telling
+from glocal.train.gather import RunInputs, throttled_progress
 from glocal.train.listener import TrainListener
 from glocal.train.loop import Loop, TrainingData
 from glocal.train.optim import build_optimizer
@@ -57,47 +57,47 @@ class SingleRun:
 
 
 def set_up(
-    recipe: Recipe, material: Material, engine: Engine, listener: TrainListener | None = None
+    recipe: Recipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
 ) -> SingleRun:
     """Build a recipe's system, and the data it is trained and measured on."""
-    labels = material.labels
-    system, tokenizer = build(recipe, material, engine, listener)
+    labels = inputs.labels
+    system, tokenizer = build(recipe, inputs, engine, listener)
     recipe = system.recipe
     data = TrainingData(
-        tokenise(material.train, tokenizer, max_length=recipe.encoder.tokens_read),
-        labels.encode(material.train),
+        tokenise(inputs.train, tokenizer, max_length=recipe.encoder.tokens_read),
+        labels.encode(inputs.train),
         tokenizer,
         len(labels),
-        material.train_extra,
+        inputs.train_extra,
     )
     evaluator = None
-    sets = [(material.train, data.gold)]
-    if material.dev is not None:
-        dev, extra = material.dev, material.dev_extra
+    sets = [(inputs.train, data.gold)]
+    if inputs.dev is not None:
+        dev, extra = inputs.dev, inputs.dev_extra
         evaluator = DevEvaluator(system, data, engine, recipe, labels, dev, extra)
         sets.append((dev, evaluator.gold))
-    fingerprint = _fingerprint(recipe, engine, sets, material.companions)
+    fingerprint = _fingerprint(recipe, engine, sets, inputs.companions)
     return SingleRun(recipe, system, data, evaluator, engine, fingerprint)
 
 
 def build(
-    recipe: Recipe, material: Material, engine: Engine, listener: TrainListener | None = None
+    recipe: Recipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
 ) -> tuple[System, TextTokenizer]:
     """A recipe's system with its first weights, and its tokenizer."""
-    labels, teaching = material.labels, material.companions.teaching
+    labels, teaching = inputs.labels, inputs.companions.teaching
     statistics = LabelStatistics(
         labels.counts,
         labels.n_documents,
         None if teaching is None else teaching.label_vectors(),
-        material.label_texts,
+        inputs.label_texts,
     )
     seed_everything(recipe.train.seed, 0)
     return build_system(
         recipe,
         statistics,
         device_type=engine.device.type,
-        vectors=material.vectors,
-        progress=telling(listener or TrainListener(), "labels' texts encoded"),
+        vectors=inputs.vectors,
+        progress=throttled_progress(listener or TrainListener())("label texts encoded"),
     )
 
 
@@ -161,7 +161,7 @@ def _prepare_loop(
         if resume:
             listener.on_message(f"no checkpoint in {folder.path} yet: starting from the beginning")
         with engine.autocast():
-            system.start_labels(loop.every_document())
+            system.init_label_parameters(loop.every_document())
     engine.wait()
     return loop
 

@@ -205,7 +205,9 @@ def test_one_label_and_few_texts():
 
 def test_progress_names_what_is_done(train, labels):
     seen = []
-    SparseModel.fit(train, labels, SMALL, progress=lambda *call: seen.append(call))
+    SparseModel.fit(
+        train, labels, SMALL, progress=lambda stage: lambda *done: seen.append((stage, *done))
+    )
     assert list(dict.fromkeys(what for what, _, _ in seen)) == [
         *("reading words", "matching texts", "training labels")
     ]

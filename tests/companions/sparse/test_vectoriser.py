@@ -130,7 +130,7 @@ def test_words_of_too_many_texts_serve_pairs_alone(monkeypatch):
 
 def test_progress_counts_texts(train):
     seen = []
-    Vectoriser.fit(train, CONFIG, progress=lambda *call: seen.append(call))
+    Vectoriser.fit(train, CONFIG, progress=lambda stage: lambda *done: seen.append((stage, *done)))
     assert seen == [("reading words", 60, 60)]
 
 

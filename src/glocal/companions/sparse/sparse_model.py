@@ -21,13 +21,14 @@ from glocal.companions.sparse.platt import calibrate, held_out_texts
 from glocal.companions.sparse.sparse_files import read_model, write_model
 from glocal.companions.sparse.sparse_scoring import LinearScorer, scores_at, top_labels
 from glocal.companions.sparse.sparse_training import LinearTrainer
-from glocal.companions.sparse.threads import Progress, n_threads
+from glocal.companions.sparse.threads import n_threads
 from glocal.companions.sparse.unseen_labels import score_unseen
 from glocal.companions.sparse.vectoriser import Vectoriser, settled
 from glocal.companions.sparse.word_weights import Contribution, contributions
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError
+from glocal.progress import StagedProgress
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_text import name_forms, telling_name
 
@@ -58,7 +59,7 @@ class SparseModel:
         dev: Corpus | None = None,
         seed: int = 0,
         threads: int = 0,
-        progress: Progress | None = None,
+        progress: StagedProgress | None = None,
     ) -> SparseModel:
         """Train a model.
 
@@ -70,7 +71,7 @@ class SparseModel:
                 out for it.
             seed: Of everything random.
             threads: How many to use, 0 for as many cores as there are; the result is the same.
-            progress: Called with what is done, how much of it, and how much there is.
+            progress: Receives how much of each stage is done.
 
         Raises:
             DataError: No text has a word that is a feature.

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from glocal.companions.sparse.balanced_clusters import cluster_labels, label_means
 from glocal.companions.sparse.solver import START_BIAS, Positives, TextProducts, solve_block
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
-from glocal.companions.sparse.threads import Progress, ordered_map
+from glocal.companions.sparse.threads import ordered_map
 from glocal.config import SparseConfig
+from glocal.progress import StagedProgress
 
 __all__ = ["LinearTrainer"]
 
@@ -57,7 +58,7 @@ class LinearTrainer:
         names: (F, L) CSC matrix of features of the labels' names, or None.
         seed: Of everything random.
         threads: How many to use.
-        progress: Called with what is done, how much of it, and how much there is.
+        progress: Receives how much of each stage is done.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class LinearTrainer:
         names: Any = None,
         seed: int = 0,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: StagedProgress | None = None,
     ) -> None:
         self._features, self._config, self._seed = features, config, seed
         self._threads, self._progress = threads, progress
@@ -82,11 +83,12 @@ class LinearTrainer:
     def fit(self) -> LinearScorer:
         """Train every label that has a text."""
         blocks = []
+        report = None if self._progress is None else self._progress("training labels")
         work = ordered_map(self._solve, range(len(self._clusters)), threads=self._threads)
         for done, weights in enumerate(work, start=1):
             blocks.append(weights)
-            if self._progress is not None:
-                self._progress("training labels", done, len(self._clusters))
+            if report is not None:
+                report(done, len(self._clusters))
         return self._assemble(blocks)
 
     def _cluster(self, labels: Any) -> list[NDArray[np.int64]]:
@@ -231,7 +233,7 @@ def _matcher_settings(config: SparseConfig) -> SparseConfig:
     return replace(config, iterations=min(config.iterations, MATCHER_ITERATIONS), name_weight=0.0)
 
 
-def _renamed(progress: Progress | None) -> Progress | None:
+def _renamed(progress: StagedProgress | None) -> StagedProgress | None:
     if progress is None:
         return None
-    return lambda _, done, total: progress("matching texts", done, total)
+    return lambda _: progress("matching texts")

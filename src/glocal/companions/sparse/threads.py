@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["Progress", "n_threads", "ordered_map"]
+__all__ = ["n_threads", "ordered_map"]
 
-# Called with what is done, how much of it, and how much there is.
-Progress = Callable[[str, int, int], None]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -20,11 +20,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.spool import WordSpool
-from glocal.companions.sparse.threads import Progress, ordered_map
+from glocal.companions.sparse.threads import ordered_map
 from glocal.companions.sparse.word_features import Counts, Vocabulary, VocabularyBuilder
 from glocal.companions.sparse.words import WordBatch, first_lines, split_pieces, split_words
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
+from glocal.progress import StagedProgress
 
 __all__ = ["PIECES", "TITLE", "Part", "Vectoriser", "settled"]
 
@@ -83,7 +84,7 @@ class Vectoriser:
         config: SparseConfig,
         *,
         threads: int = 1,
-        progress: Progress | None = None,
+        progress: StagedProgress | None = None,
     ) -> tuple[Vectoriser, Any]:
         """Choose the features of a corpus and weigh them in its texts.
 
@@ -91,7 +92,7 @@ class Vectoriser:
             corpus: The training texts.
             config: Which features there are.
             threads: How many to use.
-            progress: Called with what is done, how many texts of it, and how many there are.
+            progress: Receives how many texts are read.
 
         Returns:
             The vectoriser, and the CSR matrix (texts, features) of the corpus, float32.
@@ -172,19 +173,20 @@ def _read_words(
     builders: dict[str, VocabularyBuilder],
     *,
     threads: int,
-    progress: Progress | None,
+    progress: StagedProgress | None,
 ) -> None:
     def split(start: int) -> list[WordBatch]:
         texts = corpus.table.column("text").slice(start, BATCH_TEXTS).combine_chunks()
         return [_PARTS[name](texts) for name in builders]
 
     done = 0
+    report = None if progress is None else progress("reading words")
     for batches in ordered_map(split, _starts(len(corpus)), threads=threads):
         for builder, batch in zip(builders.values(), batches, strict=True):
             builder.add(batch)
         done = min(len(corpus), done + BATCH_TEXTS)
-        if progress is not None:
-            progress("reading words", done, len(corpus))
+        if report is not None:
+            report(done, len(corpus))
 
 
 def _counter(

@@ -6,7 +6,7 @@ and of those in each band of training frequency; the labels added above others c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from glocal.companions.teacher.teacher_model import Teacher
 from glocal.companions.teacher.votes import Scopes
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError
+from glocal.progress import Progress
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -56,7 +57,7 @@ def scope_recall(
     *,
     ks: Sequence[int] = KS,
     bands: Bands | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[ScopeRecall]:
     """Measure the recall of scopes of several sizes of neighbourhood, with one search.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.encoders.static import TextVectors
 from glocal.errors import ConfigError, ModelError
+from glocal.progress import Progress
 from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["Scopes", "Teacher"]
@@ -49,8 +50,6 @@ FORMAT_VERSION = 1
 BATCH_TEXTS = 1024  # embedded at a time
 SEARCHED_TEXTS = 8192  # looked up at a time
 META_FILE, TEXTS_FILE, LABELS_FILE = "teacher.json", "texts.parquet", "labels.parquet"
-
-Progress = Callable[[int, int], None]
 
 
 class Teacher:

@@ -6,7 +6,7 @@ A teacher looks up similar training texts and gives the labels they vote for. Sy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from glocal.config import Recipe
 from glocal.config.expert_names import TEACHER
 from glocal.config.reader_configurations import CONFIGURATIONS
 from glocal.errors import DataError
+from glocal.progress import Progress
 
 if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_model import Scopes, Teacher
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["Teaching", "teach", "uses_teacher", "word_vectors"]
-
-Progress = Callable[[int, int], None]
 
 
 def uses_teacher(recipe: Recipe) -> bool:

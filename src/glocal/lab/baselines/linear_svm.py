@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from glocal.data.atomic import atomic_write
 from glocal.lab.baselines.baseline import LinearBaseline, Say
 from glocal.lab.baselines.tfidf import TextFeatures
 from glocal.metrics.topk_order import sort_topk
+from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
 
 __all__ = ["LinearSVM"]
@@ -28,7 +29,6 @@ __all__ = ["LinearSVM"]
 LABELS_BETWEEN_WORDS = 64  # labels learned between two words of progress
 SCORES_AT_A_TIME = 1 << 22  # elements of a dense block of texts × labels
 
-Progress = Callable[[int, int | None], None]
 Weights = tuple[NDArray[np.int32], NDArray[np.float32], float]
 
 

@@ -1,0 +1,19 @@
+"""How long work reports its progress: one shape of callback for the whole library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["Progress", "StagedProgress"]
+
+
+class Progress(Protocol):
+    """Receives how much is done; the total is None where it is not known."""
+
+    def __call__(self, done: int, total: int | None, /) -> None:
+        """Report progress."""
+
+
+# Returns the callback of a stage, by the stage's name: for work that has several.
+StagedProgress = Callable[[str], Progress]
