@@ -90,15 +90,16 @@ def measure(options: argparse.Namespace) -> None:
 
 def timed_teacher(setting, config):
     """One teacher from its vectors to the scopes of new texts."""
+    from glocal.companions.companion import FitInputs
     from glocal.companions.teacher.teacher_model import Teacher
-    from glocal.config import EncoderConfig
+    from glocal.config import EncoderConfig, Recipe
     from glocal.encoders.static import build_vectors
 
     train, dev, table, labels = setting
     with step("word vectors and their weights"):
         vectors = build_vectors(config, EncoderConfig(), train)
     with step("embed training texts, build the index"):
-        teacher = Teacher.fit(train, labels, table, config, vectors)
+        teacher = Teacher.fit(FitInputs(Recipe(teacher=config), train, labels, table, vectors))
     with step("scopes of training texts, all pairs"):
         teacher.scopes(train)
     with step("scopes of training texts, cached"):
@@ -116,9 +117,10 @@ def timed_teacher(setting, config):
 
 def compare(setting, default) -> None:
     """Recall on dev of other weightings of words, and of other sizes of scopes."""
+    from glocal.companions.companion import FitInputs
     from glocal.companions.teacher.recall import scope_recall
     from glocal.companions.teacher.teacher_model import Teacher
-    from glocal.config import EncoderConfig
+    from glocal.config import EncoderConfig, Recipe
     from glocal.encoders.static import build_vectors
 
     train, dev, table, labels = setting
@@ -131,7 +133,7 @@ def compare(setting, default) -> None:
     for changes in settings:
         config = dataclasses.replace(default, **changes)
         vectors = build_vectors(config, EncoderConfig(), train)
-        teacher = Teacher.fit(train, labels, table, config, vectors)
+        teacher = Teacher.fit(FitInputs(Recipe(teacher=config), train, labels, table, vectors))
         print(changes)
         show(scope_recall(teacher, dev, labels, ks=[config.k]))
 

@@ -42,17 +42,20 @@ def tiny_recipe(name="glocalxml", *overrides):
 
 
 def taught(recipe, corpus, labels, table=None):
-    """Statistics of the labels, word vectors and teacher, as training has them."""
-    from glocal.companions.teacher.teaching import teach, word_vectors
+    """Statistics of the labels, word vectors and the companions training reads."""
+    from glocal.companions.companion import FitInputs
+    from glocal.companions.companion_list import Companions, word_vectors
+    from glocal.companions.teacher.teacher_model import Teacher
     from glocal.systems.label_texts import uses_label_text
     from glocal.systems.system import LabelStatistics
     from glocal.vocabulary.label_text import label_texts
 
     vectors = word_vectors(recipe, corpus, table)
-    teaching = teach(recipe, corpus, labels, table, vectors)
-    starts = None if teaching is None else teaching.label_vectors()
+    inputs = FitInputs(recipe, corpus, labels, table, vectors)
+    companions = Companions([Teacher.fit(inputs)] if Teacher.is_used_by(recipe) else [])
+    starts = companions.label_vectors()
     texts = label_texts(labels, table) if uses_label_text(recipe) else None
-    return LabelStatistics(labels.counts, labels.n_documents, starts, texts), vectors, teaching
+    return LabelStatistics(labels.counts, labels.n_documents, starts, texts), vectors, companions
 
 
 def tiny_corpus(n=64, seed=0):

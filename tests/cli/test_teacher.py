@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 
-from glocal.companions.teacher.teaching import Teaching
 from tests.cli.conftest import write_jsonl
 from tests.tiny import ANIMALS, COLOURS
 
@@ -106,8 +105,9 @@ def taught(tmp_path, files, model, table, vectors):
     """A copy of a model's labels with a teacher beside them."""
     import shutil
 
+    from glocal.companions.companion import FitInputs
     from glocal.companions.teacher.teacher_model import Teacher
-    from glocal.config import EncoderConfig, TeacherConfig
+    from glocal.config import EncoderConfig, Recipe, TeacherConfig
     from glocal.data.label_table import read_label_table
     from glocal.data.readers import read_corpus
     from glocal.encoders.static import build_vectors
@@ -118,8 +118,9 @@ def taught(tmp_path, files, model, table, vectors):
     corpus, labels = read_corpus(files.train), LabelSpace.load(model / "labels.parquet")
     config = TeacherConfig(k=4, vectors=str(vectors))
     built = build_vectors(config, EncoderConfig(), corpus)
-    teacher = Teacher.fit(corpus, labels, read_label_table(table), config, built)
-    Teaching(teacher, built).save(tmp_path / "teacher")
+    recipe = Recipe(teacher=config)
+    teacher = Teacher.fit(FitInputs(recipe, corpus, labels, read_label_table(table), built))
+    teacher.save(tmp_path / "teacher")
     return tmp_path, teacher
 
 
@@ -127,7 +128,7 @@ def test_the_teacher_of_a_model(run, files, taught):
     folder, teacher = taught
     result = run("teacher", folder, TEXT, "--json")
     assert result.exit_code == 0, result.output
-    expected = json.loads(json.dumps(teacher.neighbours(TEXT).to_dict()))
+    expected = json.loads(json.dumps(teacher.similar_texts(TEXT).to_dict()))
     assert json.loads(result.stdout) == expected
     result = run("teacher", folder, "--recall", files.dev)
     assert result.exit_code == 0, result.output

@@ -123,15 +123,15 @@ def test_rows_of_other_arrays_come_along(tmp_path):
     scope[:] = [[4, -1], [5, 6], [7, 8]]
     weights = np.arange(3, dtype=np.float32)
     extra = {"scope": scope, "weight": weights}
-    batch = collate(TOKENS, np.array([2, 0]), pad_id=0, left=False, extra=extra)
-    other = collate(TOKENS, np.array([2, 1]), pad_id=0, left=False, extra=extra)
-    assert batch.extra["scope"].tolist() == [[7, 8], [4, -1]]
-    assert batch.extra["weight"].tolist() == [2.0, 0.0]
+    batch = collate(TOKENS, np.array([2, 0]), pad_id=0, left=False, companion_features=extra)
+    other = collate(TOKENS, np.array([2, 1]), pad_id=0, left=False, companion_features=extra)
+    assert batch.companion_features["scope"].tolist() == [[7, 8], [4, -1]]
+    assert batch.companion_features["weight"].tolist() == [2.0, 0.0]
     assert len(batch.tensors()) == 5
     copy = batch.clone()
     copy.copy_(other)
-    assert copy.extra["scope"].tolist() == [[7, 8], [5, 6]]
-    assert batch.extra["scope"].tolist() == [[7, 8], [4, -1]]
+    assert copy.companion_features["scope"].tolist() == [[7, 8], [5, 6]]
+    assert batch.companion_features["scope"].tolist() == [[7, 8], [4, -1]]
     moved = copy.to(torch.device("cpu"))
-    assert list(moved.extra) == ["scope", "weight"]
-    assert moved.extra["weight"].tolist() == [2.0, 1.0]
+    assert list(moved.companion_features) == ["scope", "weight"]
+    assert moved.companion_features["weight"].tolist() == [2.0, 1.0]

@@ -28,7 +28,7 @@ def expert():
 
 
 def features():
-    return Features({}, None, extra={"scope": SCOPE, "scope_weight": VOTES})
+    return Features({}, None, companion_features={"scope": SCOPE, "scope_weight": VOTES})
 
 
 def naive(expert):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.companions.companion import Companions
 from glocal.errors import ConfigError, DataError
 from glocal.predict.predictor import Predictor
 from glocal.ranking.calibration import Calibration
@@ -24,13 +23,13 @@ def predictor_of(*overrides, name="glocalxml", calibration=None, **options):
     corpus, recipe = tiny_corpus(40), tiny_recipe(name, *overrides)
     labels = LabelSpace.build(corpus)
     torch.manual_seed(0)
-    statistics, vectors, teaching = taught(recipe, corpus, labels)
+    statistics, vectors, companions = taught(recipe, corpus, labels)
     system, tokenizer = build_system(recipe, statistics, vectors=vectors)
     with torch.no_grad():  # scores that differ clearly
         for parameter in system.parameters():
             parameter.mul_(4)
     parts = (system, system.recipe, labels, tokenizer)
-    model = StoredModel(*parts, calibration or Calibration(), companions=Companions(teaching))
+    model = StoredModel(*parts, calibration or Calibration(), companions=companions)
     return Predictor(model, device="cpu", **options)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.companions.companion import Companions
 from glocal.config.published_systems import MIXTURE, PUBLISHED_SYSTEMS
 from glocal.data.batches import collate
 from glocal.data.tokens import TokenStore
@@ -84,8 +83,8 @@ class Built:
         self.labels = LabelSpace.build(self.corpus)
         torch.manual_seed(0)
         self.recipe = recipe_of(case, *overrides)
-        self.statistics, vectors, self.teaching = taught(self.recipe, self.corpus, self.labels)
-        self.extra = {} if self.teaching is None else self.teaching.rows(self.corpus)
+        self.statistics, vectors, self.companions = taught(self.recipe, self.corpus, self.labels)
+        self.extra = self.companions.features(self.corpus)
         self.system, self.tokenizer = build_system(self.recipe, self.statistics, vectors=vectors)
         texts = [document.text for document in self.corpus.documents()]
         self.tokens = TokenStore.in_memory(self.tokenizer.encode_batch(texts, 24))
@@ -97,7 +96,7 @@ class Built:
         return collate(
             self.tokens, positions, pad_id=self.tokenizer.facts.pad_id,
             left=self.tokenizer.facts.cls_last, gold=self.gold, n_labels=len(self.labels),
-            extra=self.extra, **options,
+            companion_features=self.extra, **options,
         )  # fmt: skip
 
     def gradients(self, batches):
@@ -117,7 +116,7 @@ class Built:
         """Top labels and scores of every document, by part."""
         k = self.system.n_labels if k is None else k
         return score_documents(
-            self.system, self.tokens, self.tokenizer, k=k, extra=self.extra, **options
+            self.system, self.tokens, self.tokenizer, k=k, companion_features=self.extra, **options
         )
 
 
@@ -187,13 +186,13 @@ def test_every_registered_system_is_here(case):
 def test_save_and_load_give_equal_predictions(case, tmp_path):
     built = Built(case)
     parts = (built.system, built.system.recipe, built.labels, built.tokenizer)
-    model = StoredModel(*parts, Calibration(0.7, 1.5), companions=Companions(built.teaching))
+    model = StoredModel(*parts, Calibration(0.7, 1.5), companions=built.companions)
     save_model(tmp_path / "model", model)
     before = built.scores(k=5, parts=built.system.expert_names)
     loaded = load_model(tmp_path / "model")
     built.system, built.tokenizer = loaded.system, loaded.tokenizer
     if loaded.companions is not None:
-        built.extra = loaded.companions.rows_of(built.corpus.texts())
+        built.extra = loaded.companions.features_for_texts(built.corpus.texts())
     after = built.scores(k=5, parts=built.system.expert_names)
     assert before.keys() == after.keys() == {COMBINED, *loaded.system.expert_names}
     for name in before:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.companions.companion import SparseCompanion
-from glocal.companions.feature_names import SPARSE, SPARSE_ODDS
+from glocal.companions.companion import SPARSE, SPARSE_ODDS
+from glocal.companions.sparse.sparse_companion import SparseCompanion
 from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.data.label_table import LabelTable
 from glocal.encoders.encoder import Features
@@ -48,7 +48,7 @@ def test_log_odds_at_any_labels():
     expected = dense_odds(known, odds, 6)
     expert = SparseExpert(name="S", n_labels=6)
     extra = {SPARSE: torch.from_numpy(known), SPARSE_ODDS: torch.from_numpy(odds)}
-    state = expert.prepare(Features({}, None, extra=extra))
+    state = expert.prepare(Features({}, None, companion_features=extra))
     for chunk in (slice(0, 6), slice(2, 5), slice(5, 6)):
         assert np.allclose(expert.logits(state, chunk).numpy(), expected[:, chunk])
     candidates = torch.tensor([[0, 4], [3, 5]])
@@ -61,7 +61,9 @@ def test_labels_without_training_texts_have_a_lowest_of_their_own():
     odds = torch.tensor([[-6.0, -8.0, 2.0, -3.0], [1.0, -9.0, 1.0, -2.0]])
     unseen = torch.tensor([False, False, True, True, False, True])
     expert = SparseExpert(name="S", n_labels=6, unseen=unseen)
-    state = expert.prepare(Features({}, None, extra={SPARSE: known, SPARSE_ODDS: odds}))
+    state = expert.prepare(
+        Features({}, None, companion_features={SPARSE: known, SPARSE_ODDS: odds})
+    )
     expected = torch.tensor([[-3.0, -3, -8, -8, 2, -6], [-2.0, -2, -9, -9, -2, 1]])
     assert torch.equal(expert.logits(state, slice(0, 6)), expected)
     assert torch.equal(
@@ -74,7 +76,7 @@ def test_rows_hold_the_best_labels_without_training_texts_too():
     table = LabelTable(["cat", "hat", "zoo"], ["cat", "cats", "zoo"])
     labels = LabelSpace.build(TRAIN, table=table, score_unseen=True)
     model = SparseModel.fit(TRAIN, labels, alone().sparse)
-    rows = SparseCompanion(model, labels.counts).rows(DEV)
+    rows = SparseCompanion(model, labels.counts).features(DEV)
     width = len(labels) + 2
     assert rows[SPARSE].shape == (len(DEV), width)
     assert (rows[SPARSE][:, :2] == -1).all(), "with so few labels all are there already"
@@ -86,8 +88,8 @@ def test_rows_of_some_labels_alone_leave_out_the_others():
     companion = SparseCompanion(SparseModel.fit(TRAIN, labels, alone().sparse), labels.counts)
     allowed = np.zeros(len(labels), dtype=bool)
     allowed[[2, 5]] = True
-    rows = companion.rows_of(["a red cat"], allowed=allowed)
-    every = companion.rows_of(["a red cat"])
+    rows = companion.features_for_texts(["a red cat"], allowed=allowed)
+    every = companion.features_for_texts(["a red cat"])
     assert set(rows[SPARSE][0]) == {2, 5, -1}
     for label in (2, 5):
         mine, theirs = (r[SPARSE_ODDS][r[SPARSE] == label] for r in (rows, every))
@@ -111,11 +113,11 @@ def test_rows_are_the_models_best_labels():
     labels = LabelSpace.build(TRAIN)
     recipe = alone()
     companion = SparseCompanion(SparseModel.fit(TRAIN, labels, recipe.sparse), labels.counts)
-    rows = companion.rows(DEV)
+    rows = companion.features(DEV)
     best, probabilities = companion.model.topk(DEV.texts(), rows[SPARSE].shape[1])
     assert np.array_equal(rows[SPARSE], best)
     assert np.allclose(1 / (1 + np.exp(-rows[SPARSE_ODDS])), probabilities, atol=1e-6)
-    few = companion.rows_of(DEV.texts()[:3])
+    few = companion.features_for_texts(DEV.texts()[:3])
     assert np.array_equal(few[SPARSE], rows[SPARSE][:3])
 
 
@@ -124,8 +126,8 @@ def test_a_model_of_it_alone_needs_no_encoder(tmp_path):
     assert not (tmp_path / "m" / "tokenizer.json").exists()
     predictor = Predictor.load(tmp_path / "m", device="cpu")
     found = predictor.predict(DEV.texts(), k=3, per_expert=True)["S"]
-    model = predictor.companions.sparse.model
-    best, probabilities = model.topk(DEV.texts(), 3)
+    (companion,) = predictor.companions
+    best, probabilities = companion.model.topk(DEV.texts(), 3)
     assert np.array_equal(found.indices, best)
     assert np.allclose(found.scores, probabilities, atol=1e-6)
     (tag, *_) = predictor.explain(DEV.texts()[0], k=2)
@@ -136,11 +138,11 @@ def test_a_model_of_it_alone_needs_no_encoder(tmp_path):
 
 
 def test_alone_it_ranks_none_but_its_own_best_however_rare_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr("glocal.companions.companion._BEST", 4)
+    monkeypatch.setattr("glocal.companions.sparse.sparse_companion._BEST", 4)
     train(alone(), tmp_path / "m", corpus=TRAIN, dev=DEV)
     predictor = Predictor.load(tmp_path / "m", device="cpu")
     predictor.system.combination = Combination({"S": 0.1}, 0.0, -9.0)
-    own = predictor.companions.rows(DEV)[SPARSE]
+    own = predictor.companions.features(DEV)[SPARSE]
     found = predictor.predict_corpus(DEV, k=4)["combined"].indices
     assert np.array_equal(np.sort(found), np.sort(own))
     assert predictor.predict_corpus(DEV, k=6)["combined"].indices.shape == (len(DEV), 6)

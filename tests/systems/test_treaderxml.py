@@ -8,8 +8,7 @@ import pytest
 import torch
 from scipy.special import logit
 
-from glocal.companions.companion import Companions
-from glocal.companions.teacher.teaching import uses_teacher
+from glocal.companions.teacher.teacher_model import Teacher
 from glocal.config import load_recipe
 from glocal.data.batches import collate
 from glocal.data.corpus import Corpus
@@ -44,8 +43,8 @@ class Built:
         self.labels = LabelSpace.build(self.corpus, table=TABLE)
         recipe = tiny_recipe(name, "candidates.mode=full", *overrides)
         torch.manual_seed(1)
-        statistics, vectors, self.teaching = taught(recipe, self.corpus, self.labels, TABLE)
-        self.extra = {} if self.teaching is None else self.teaching.rows(self.corpus)
+        statistics, vectors, self.companions = taught(recipe, self.corpus, self.labels, TABLE)
+        self.extra = self.companions.features(self.corpus)
         torch.manual_seed(0)  # whatever the teacher's vectors have drawn
         self.system, self.tokenizer = build_system(recipe, statistics, vectors=vectors)
         for module in self.system.modules():  # layers that start silent would hide what they do
@@ -57,14 +56,19 @@ class Built:
         return collate(
             self.tokens, np.arange(len(self.tokens)), pad_id=self.tokenizer.facts.pad_id,
             left=False, gold=self.labels.encode(self.corpus), n_labels=len(self.labels),
-            extra=self.extra, **options,
+            companion_features=self.extra, **options,
         )  # fmt: skip
 
     def scores(self, **options):
         """(documents, labels)."""
         n_labels = len(self.labels)
         found = score_documents(
-            self.system, self.tokens, self.tokenizer, k=n_labels, extra=self.extra, **options
+            self.system,
+            self.tokens,
+            self.tokenizer,
+            k=n_labels,
+            companion_features=self.extra,
+            **options,
         )[COMBINED]
         dense = np.zeros_like(found.scores)
         np.put_along_axis(dense, found.indices, found.scores, axis=1)
@@ -124,7 +128,7 @@ def test_votes_count_towards_the_scores_of_their_labels():
 @pytest.mark.parametrize("number", range(8))
 def test_the_teacher_is_seen_where_the_configuration_has_one(number):
     built = Built(f"reader.configuration={number}")
-    assert (built.teaching is not None) == uses_teacher(built.system.recipe) == (0 < number < 7)
+    assert len(built.companions) == Teacher.is_used_by(built.system.recipe) == (0 < number < 7)
     before = built.scores()
     rows = len(built.corpus)
     built.extra = {
@@ -144,11 +148,12 @@ def test_an_empty_scope_and_one_without_votes_are_scored():
 
 def test_the_teachers_labels_have_vectors_in_and_outside_the_label_space():
     built = Built()
-    ids = built.teaching.teacher.label_ids
+    (teacher,) = built.companions
+    ids = teacher.label_ids
     assert ids[: len(built.labels)] == built.labels.ids
     assert {"beast", "bird"} <= set(ids[len(built.labels) :])
     expert = built.system.experts[0]
-    expected = built.teaching.vectors.embed(built.teaching.teacher.descriptions)
+    expected = teacher.vectors.embed(teacher.descriptions)
     np.testing.assert_allclose(expert.scope.table.detach().numpy(), expected)
     parents = [ids.index("beast"), ids.index("bird")]
     assert np.isin(parents, built.extra["scope"]).any()
@@ -174,9 +179,10 @@ def test_a_new_text_goes_the_way_of_the_training_texts(trained, monkeypatch):
     np.testing.assert_array_equal(found.indices, again.indices)
     np.testing.assert_allclose(found.scores, again.scores, atol=1e-6)
     assert predictor.predict([], k=4)[COMBINED].indices.shape == (0, 4)
-    stored = predictor.companions.teaching.teacher.scopes_of(tiny_corpus().texts())
-    fresh = taught(predictor.recipe, tiny_corpus(), predictor.labels, TABLE)[2].teacher
-    assert stored.labels.shape == fresh.scopes_of(tiny_corpus().texts()).labels.shape
+    stored = predictor.companions.features_for_texts(tiny_corpus().texts())
+    fresh = taught(predictor.recipe, tiny_corpus(), predictor.labels, TABLE)[2]
+    again = fresh.features_for_texts(tiny_corpus().texts())
+    assert stored["scope"].shape == again["scope"].shape
 
 
 def test_explanations_tell_of_the_teacher(trained):
@@ -193,7 +199,7 @@ def test_static_vectors_are_read_stored_and_trained_along(tmp_path):
     built = Built("reader.encode=static")
     before = built.scores()
     parts = (built.system, built.system.recipe, built.labels, built.tokenizer)
-    save_model(tmp_path / "model", StoredModel(*parts, companions=Companions(built.teaching)))
+    save_model(tmp_path / "model", StoredModel(*parts, companions=built.companions))
     loaded = load_model(tmp_path / "model")
     built.system, built.tokenizer = loaded.system, loaded.tokenizer
     np.testing.assert_array_equal(built.scores(), before)
@@ -206,7 +212,7 @@ def test_static_vectors_are_read_stored_and_trained_along(tmp_path):
 def test_without_a_teacher_none_is_stored(tmp_path):
     built = Built("reader.configuration=7", "reader.encode=static")
     parts = (built.system, built.system.recipe, built.labels, built.tokenizer)
-    save_model(tmp_path / "model", StoredModel(*parts, companions=Companions(built.teaching)))
+    save_model(tmp_path / "model", StoredModel(*parts, companions=built.companions))
     assert not (tmp_path / "model" / "teacher").exists()
     predictor = Predictor.load(tmp_path / "model", device="cpu")
     assert predictor.explain_teacher("the red fox") is None
@@ -255,8 +261,8 @@ def test_the_teacher_alone_tags_by_the_labels_of_similar_texts(tmp_path, name):
     train(tiny_recipe(name, 'experts=["T"]'), tmp_path / "model")
     predictor = Predictor.load(tmp_path / "model", device="cpu")
     found = predictor.predict(TEXTS[:2], k=1)[COMBINED]
-    scopes = predictor.companions.teaching.teacher.scopes_of(TEXTS[:2])
-    assert found.indices[:, 0].tolist() == scopes.labels[:, 0].tolist()
+    scope = predictor.companions.features_for_texts(TEXTS[:2])["scope"]
+    assert found.indices[:, 0].tolist() == scope[:, 0].tolist()
 
 
 # --- what is refused --------------------------------------------------------------------------
@@ -281,7 +287,7 @@ def test_settings_that_do_not_go_together(settings, words):
 def test_texts_that_have_nothing_in_common_cannot_teach(tmp_path):
     corpus = Corpus.from_texts(["???", "!!!", "…"], [["a"], ["b"], ["a"]])
     recipe = tiny_recipe("treaderxml", "train.batch_size=2")
-    with pytest.raises(DataError, match="none of the 3 training texts has another one like it"):
+    with pytest.raises(DataError, match="none of the 3 training texts has a similar one"):
         train(recipe, tmp_path / "model", corpus=corpus)
 
 

@@ -68,7 +68,7 @@ def teacher(
     else:
         made, space = _made(source, recipe, override or (), labels, reading)
     if recall is None:
-        found = made.neighbours(content)
+        found = made.similar_texts(content)
         _print(found.to_dict() if as_json else None, _explanation_tables(found))
     else:
         rows = _measure(made, space, recall, cut_offs, reading)
@@ -101,22 +101,23 @@ def _check_no_settings(override: Sequence[str] | None, labels: str | None) -> No
 
 def _stored(folder: Path) -> tuple[Teacher, LabelSpace]:
     """The teacher of a model directory."""
-    from glocal.companions.teacher.teaching import Teaching
+    from glocal.companions.teacher.teacher_model import Teacher
     from glocal.storage.model_directory import read_labels
 
-    if not (folder / "teacher").is_dir():
+    if not (folder / Teacher.folder).is_dir():
         raise ModelError(
             f"the model {folder} has no teacher; train one that has (`glocal train … --recipe "
             "treaderxml`), or give the training file instead of the model"
         )
     labels = read_labels(folder)
-    return Teaching.load(folder / "teacher", labels).teacher, labels
+    return Teacher.load(folder / Teacher.folder, labels), labels
 
 
 def _made(
     source: str, recipe: str, override: Sequence[str], labels: str | None, reading: dict[str, Any]
 ) -> tuple[Teacher, LabelSpace]:
     """A teacher of training texts."""
+    from glocal.companions.companion import FitInputs
     from glocal.companions.teacher.teacher_model import Teacher
     from glocal.config import load_recipe
     from glocal.data.label_table import read_label_table
@@ -133,7 +134,10 @@ def _made(
             settings.teacher, settings.encoder, corpus, extra=names, progress=progress
         )
     with console.progress_bar("reading training texts") as progress:
-        made = Teacher.fit(corpus, space, table, settings.teacher, vectors, progress=progress)
+        made = Teacher.fit(
+            FitInputs(settings, corpus, space, table, vectors),
+            progress=lambda _: progress,
+        )
     return made, space
 
 

@@ -4,7 +4,7 @@
   sees what an uninterrupted one would have seen;
 - one optimizer step's documents are dealt out to processes and accumulation parts, and every part
   carries the number of documents the loss is averaged over;
-- what else is known of the documents (a teacher's scope) comes along as rows of fixed width;
+- companions' features of the documents (a teacher's scope) come along as rows of fixed width;
 - documents longer than the encoder's window go on in chunks (`data/chunks.py`), if asked.
 """
 
@@ -45,7 +45,7 @@ class Batch:
     positions: np.ndarray  # (B,) places of the documents in their corpus
     denominator: float  # documents the loss is averaged over
     padded: bool  # whether any token is padding
-    extra: dict[str, Tensor] = field(default_factory=dict)  # name → (B, …), of fixed width
+    companion_features: dict[str, Tensor] = field(default_factory=dict)  # name → (B, …)
     tail: Tail | None = None  # what lies beyond the first chunk of long documents
 
     def __len__(self) -> int:
@@ -71,7 +71,8 @@ class Batch:
     def tensors(self) -> tuple[Tensor, ...]:
         """What lives on the device."""
         tail = () if self.tail is None else self.tail.tensors()
-        return self.input_ids, self.attention_mask, self.gold, *tail, *self.extra.values()
+        features = self.companion_features.values()
+        return self.input_ids, self.attention_mask, self.gold, *tail, *features
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         return replace(
@@ -80,7 +81,7 @@ class Batch:
             attention_mask=change(self.attention_mask),
             gold=change(self.gold),
             tail=None if self.tail is None else self.tail.map(change),
-            extra={name: change(rows) for name, rows in self.extra.items()},
+            companion_features={n: change(rows) for n, rows in self.companion_features.items()},
         )
 
 
@@ -131,7 +132,7 @@ def collate(
     n_labels: int = 0,
     denominator: float | None = None,
     multiple: int = 8,
-    extra: Mapping[str, np.ndarray] | None = None,
+    companion_features: Mapping[str, np.ndarray] | None = None,
     chunking: Chunking | None = None,
 ) -> Batch:
     """Pad documents to a common length and collect their gold labels.
@@ -146,7 +147,8 @@ def collate(
         denominator: Documents the loss is averaged over; by default those of this batch.
         multiple: Lengths that differ are padded to a multiple of this, and so are gold labels: few
             shapes let kernels and recorded graphs be used again.
-        extra: Arrays with a row for each document of the corpus, in memory or memory-mapped.
+        companion_features: Arrays with a row for each document of the corpus, in memory or
+            memory-mapped.
         chunking: Cuts documents that are longer than the encoder's window.
     """
     sequences = [tokens[int(p)] for p in positions]
@@ -171,7 +173,10 @@ def collate(
         positions,
         float(len(sequences) if denominator is None else denominator),
         padded=bool((~mask).any()),
-        extra={name: torch.from_numpy(rows[positions]) for name, rows in (extra or {}).items()},
+        companion_features={
+            name: torch.from_numpy(rows[positions])
+            for name, rows in (companion_features or {}).items()
+        },
         tail=tail,
     )
 

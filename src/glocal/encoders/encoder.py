@@ -68,7 +68,7 @@ class Features:
     mask: Tensor | None  # (B, T) bool; None where nothing is padded
     cls_last: bool = False
     pooling: str = "cls"
-    extra: Mapping[str, Tensor] = field(default_factory=dict)  # the batch's own, see `Batch`
+    companion_features: Mapping[str, Tensor] = field(default_factory=dict)  # see `Batch`
     tail: TailFeatures | None = None  # None where no document goes on
 
     def tokens(self, layer: int) -> tuple[Tensor, Tensor | None]:
@@ -157,7 +157,7 @@ class Encoder(nn.Module):
             mask,
             cls_last=self.cls_last,
             pooling=self.pooling,
-            extra=batch.extra,
+            companion_features=batch.companion_features,
             tail=self._tail(batch, weights),
         )
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glocal.companions.feature_names import SCOPE, SCOPE_WEIGHT
+from glocal.companions.companion import SCOPE, SCOPE_WEIGHT
 from glocal.config import DocumentConfig, ReaderConfig
 from glocal.config.reader_configurations import CONFIGURATIONS
 from glocal.encoders.encoder import Features
@@ -153,8 +153,9 @@ class VotePrior(nn.Module):
 
 def vote_odds(features: Features) -> tuple[Tensor, Tensor, Tensor]:
     """Return the scope, the log-odds of its votes, and a mask of actual votes, (B, S) each."""
-    votes = features.extra[SCOPE_WEIGHT].float()
-    return features.extra[SCOPE].long(), torch.logit(votes.clamp(1e-4, _LARGEST)), votes > 0
+    found = features.companion_features
+    votes = found[SCOPE_WEIGHT].float()
+    return found[SCOPE].long(), torch.logit(votes.clamp(1e-4, _LARGEST)), votes > 0
 
 
 def vote_prior(votes: Sequence[Tensor | None], labels: Tensor) -> Tensor:
@@ -188,7 +189,8 @@ class ScopeEncoding(nn.Module):
 
     def forward(self, features: Features) -> tuple[Tensor, Tensor]:
         """Return vectors (B, S, H) and mask (B, S); S is 1 if the mean is taken."""
-        labels, votes = features.extra[SCOPE].long(), features.extra[SCOPE_WEIGHT]
+        found = features.companion_features
+        labels, votes = found[SCOPE].long(), found[SCOPE_WEIGHT]
         if labels.device.type == "cpu":  # on a GPU this would force a sync
             widest = max(1, int((labels >= 0).any(0).sum()))
             labels, votes = labels[:, :widest], votes[:, :widest]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from glocal.companions.feature_names import SPARSE, SPARSE_ODDS
+from glocal.companions.companion import SPARSE, SPARSE_ODDS
 from glocal.encoders.encoder import Features
 from glocal.experts.expert import Expert, State
 from glocal.experts.scattered import at_labels
@@ -43,7 +43,8 @@ class SparseExpert(Expert):
 
     def prepare(self, features: Features) -> State:
         """Return the best labels (B, M) and their log-odds (B, M)."""
-        return features.extra[SPARSE].long(), features.extra[SPARSE_ODDS].float()
+        found = features.companion_features
+        return found[SPARSE].long(), found[SPARSE_ODDS].float()
 
     def label_tensors(self) -> tuple[Tensor, ...]:
         """Return the label ids, (L,)."""

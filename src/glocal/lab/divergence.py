@@ -88,7 +88,7 @@ def expert_divergence(
         )
     tokens = tokenise(corpus, predictor.tokenizer, max_length=predictor.recipe.encoder.tokens_read)
     gold = predictor.labels.encode(corpus)
-    facts, extra = predictor.tokenizer.facts, predictor.extra(corpus)
+    facts, features = predictor.tokenizer.facts, predictor.companions.features(corpus)
     totals, done, with_gold = torch.zeros(3, dtype=torch.float64), 0, 0
     for places in prediction_batches(tokens.lengths, predictor.batch_size):
         batch = collate(
@@ -98,7 +98,7 @@ def expert_divergence(
             left=facts.cls_last,
             gold=gold,
             n_labels=system.n_labels,
-            extra=extra,
+            companion_features=features,
             chunking=system.chunking,
         ).to(predictor.device)
         totals += batch_divergence(system, batch).cpu()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from glocal.companions.companion import Companions
+from glocal.companions.companion_list import Companions
 from glocal.config import Recipe
 from glocal.data.batches import collate
 from glocal.data.corpus import Corpus, surrogate_in
@@ -19,7 +19,7 @@ from glocal.data.duplicates import near_duplicate_mask
 from glocal.data.tokens import TokenStore, tokenise
 from glocal.errors import ConfigError, DataError, Remedy
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
-from glocal.predict.explain import Span, TagExplanation, attention_spans, weighed_spans
+from glocal.predict.explain import TagExplanation, attention_spans, weighed_spans
 from glocal.predict.topk_documents import score_documents
 from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
@@ -126,9 +126,9 @@ class Predictor:
         length = self.recipe.encoder.tokens_read
         tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
         allowed = self._allowed(only, exclude)
-        extra = self.companions.rows_of(texts, allowed=allowed)
+        features = self.companions.features_for_texts(texts, allowed=allowed)
         parts = self.expert_names if per_expert else ()
-        return self._score(tokens, extra, k, candidates, parts, allowed, calibrated, progress)
+        return self._score(tokens, features, k, candidates, parts, allowed, calibrated, progress)
 
     def predict_corpus(
         self,
@@ -145,21 +145,17 @@ class Predictor:
         """Like `predict`, with the tokens cached on disk."""
         tokens = self._tokens(corpus)
         allowed = self._allowed(only, exclude)
-        extra = self.companions.rows(corpus, allowed=allowed)
+        features = self.companions.features(corpus, allowed=allowed)
         parts = self.expert_names if per_expert else ()
-        return self._score(tokens, extra, k, candidates, parts, allowed, calibrated, progress)
+        return self._score(tokens, features, k, candidates, parts, allowed, calibrated, progress)
 
     def _tokens(self, corpus: Corpus) -> TokenStore:
         return tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.tokens_read)
 
-    def extra(self, corpus: Corpus) -> dict[str, np.ndarray]:
-        """What the system reads of each text besides its tokens, cached on disk."""
-        return self.companions.rows(corpus)
-
     def _score(
         self,
         tokens: TokenStore,
-        extra: Mapping[str, np.ndarray],
+        companion_features: Mapping[str, np.ndarray],
         k: int,
         candidates: np.ndarray | None,
         parts: Sequence[str],
@@ -180,7 +176,7 @@ class Predictor:
             candidates=candidates,
             allowed=allowed,
             parts=parts,
-            extra=extra,
+            companion_features=companion_features,
             autocast=self._autocast,
             progress=progress,
         )
@@ -263,10 +259,9 @@ class Predictor:
         if plain_mean and (parts or self.system.combination.weights):
             parts = [*parts, MEAN]
         width = min(max(_EVALUATED, *ks), len(self.labels))
-        extra = self.companions.rows(corpus)
         return self._score(
             self._tokens(corpus),
-            extra,
+            self.companions.features(corpus),
             width,
             None,
             parts,
@@ -318,7 +313,7 @@ class Predictor:
             np.zeros(1, np.int64),
             pad_id=facts.pad_id,
             left=facts.cls_last,
-            extra=self.companions.rows_of([text]),
+            companion_features=self.companions.features_for_texts([text]),
             chunking=chunking,
         ).to(self.device)
         order = range(len(ids)) if chunking is None else chunking.order(len(ids)).tolist()
@@ -338,22 +333,15 @@ class Predictor:
                 float(best.scores[0, place]),
                 {name: _score_of(parts[name], label) for name in self.expert_names},
                 spans[place],
-                self._weighed(text, label, words),
+                weighed_spans(self.companions.word_contributions(text, label), text, words),
             )
             for place, label in enumerate(labels.tolist())
         ]
 
-    def _weighed(self, text: str, label: int, words: int) -> list[Span]:
-        sparse = self.companions.sparse
-        return (
-            [] if sparse is None else weighed_spans(sparse.model.explain(text, label), text, words)
-        )
-
     def explain_teacher(self, text: str) -> TeacherExplanation | None:
         """The similar training texts and the labels they vote for; None without a teacher."""
         _check_unicode([text])
-        teaching = self.companions.teaching
-        return None if teaching is None else teaching.teacher.neighbours(text)
+        return self.companions.similar_texts(text)
 
 
 def _check_unicode(texts: Sequence[str]) -> None:

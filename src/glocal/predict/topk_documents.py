@@ -34,7 +34,7 @@ def score_documents(
     candidates: np.ndarray | None = None,
     allowed: np.ndarray | None = None,
     parts: Sequence[str] = (),
-    extra: Mapping[str, np.ndarray] | None = None,
+    companion_features: Mapping[str, np.ndarray] | None = None,
     autocast: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     progress: Progress | None = None,
 ) -> dict[str, Predictions]:
@@ -50,7 +50,7 @@ def score_documents(
         candidates: (documents of `tokens`, m) label ids to score, −1 for none.
         allowed: (L,) bool, labels that may be predicted.
         parts: Also of these, experts or the `mean` of them.
-        extra: What else the system reads, a row for each document of `tokens`.
+        companion_features: Companions' features, a row for each document of `tokens`.
         autocast: Context of the computation.
         progress: Called with (done, total).
     """
@@ -71,7 +71,7 @@ def score_documents(
             chosen,
             pad_id=facts.pad_id,
             left=facts.cls_last,
-            extra=extra,
+            companion_features=companion_features,
             chunking=system.chunking,
         ).to(device)
         given = None if candidates is None else torch.from_numpy(candidates[chosen]).to(device)

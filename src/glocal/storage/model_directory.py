@@ -28,7 +28,7 @@ from glocal.ranking.calibration import Calibration
 from glocal.vocabulary.label_space import LabelSpace
 
 if TYPE_CHECKING:
-    from glocal.companions.companion import Companions
+    from glocal.companions.companion_list import Companions
     from glocal.encoders.tokenizer import TextTokenizer
     from glocal.ranking.ranker import Ranker
     from glocal.systems.system import LabelStatistics, System
@@ -79,7 +79,7 @@ def load_model(path: str | Path) -> StoredModel:
     Raises:
         ModelError: When it is not a model directory, is damaged, or is of a newer format.
     """
-    from glocal.companions.companion import Companions
+    from glocal.companions.companion_list import Companions
     from glocal.encoders.word_encoder import load_tokenizer
     from glocal.ranking.combination import Combination
     from glocal.systems.system import LabelStatistics
@@ -91,11 +91,10 @@ def load_model(path: str | Path) -> StoredModel:
     with _damaged(folder):
         tokenizer = load_tokenizer(folder, settings["tokenizer"])
         companions = Companions.load(folder, recipe, labels)
-        teaching = companions.teaching
         statistics = LabelStatistics(
             labels.counts,
             labels.n_documents,
-            None if teaching is None else teaching.blank_vectors(),
+            companions.label_vectors(blank=True),
         )
         system = _load_ranker(folder, recipe, statistics, tokenizer)
         system.combination = Combination.from_mapping(settings["combination"])

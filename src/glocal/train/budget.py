@@ -227,7 +227,7 @@ def _with_encoder(preset: str, epochs: int, members: int, seconds: float) -> lis
 
 
 class BudgetWatch:
-    """Warns once, while the sparse expert is fitted, that this alone will exceed the budget.
+    """Warns once, while companions are fitted, that this alone will exceed the budget.
 
     Args:
         budget: Seconds for the whole run; None for no limit.

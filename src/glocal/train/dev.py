@@ -47,10 +47,10 @@ class DevEvaluator:
         recipe: Recipe,
         labels: LabelSpace,
         dev: Corpus,
-        extra: Mapping[str, np.ndarray],
+        companion_features: Mapping[str, np.ndarray],
     ) -> None:
         self.system, self.engine, self.recipe, self.labels = system, engine, recipe, labels
-        self.tokenizer, self.extra = data.tokenizer, extra
+        self.tokenizer, self.companion_features = data.tokenizer, companion_features
         self.tokens: TokenStore = tokenise(
             dev, data.tokenizer, max_length=recipe.encoder.tokens_read
         )
@@ -90,7 +90,7 @@ class DevEvaluator:
             batch_size=2 * self.recipe.train.batch_size,
             positions=mine,
             parts=parts,
-            extra=self.extra,
+            companion_features=self.companion_features,
             autocast=contextlib.nullcontext if exact else engine.autocast,
         )
         if engine.world == 1:

@@ -1,18 +1,19 @@
 """What a run needs before an encoder is trained, and what its members share.
 
-The label space, the companions fitted on the raw texts (a teacher, the sparse model), and the rows
-these give for every text.
+The label space, the companions fitted on the raw texts (a teacher, the sparse model), and the
+features these give for every text.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from glocal.companions.companion import Companions, fit_sparse
-from glocal.companions.teacher.teaching import teach, word_vectors
+from glocal.companions.companion import FitInputs
+from glocal.companions.companion_list import Companions, word_vectors
 from glocal.config import Recipe
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
@@ -44,8 +45,8 @@ class RunInputs:
         labels: The label space.
         vectors: Of words, where the recipe reads these.
         companions: Models of raw texts, fitted.
-        train_extra: What batches of training texts hold besides tokens.
-        dev_extra: The same of dev.
+        train_features: Companions' features of the training texts.
+        dev_features: Companions' features of dev.
         label_texts: Names and descriptions of the labels, where the recipe uses them.
     """
 
@@ -54,8 +55,8 @@ class RunInputs:
     labels: LabelSpace
     vectors: StaticVectors | None
     companions: Companions
-    train_extra: Mapping[str, np.ndarray]
-    dev_extra: Mapping[str, np.ndarray]
+    train_features: Mapping[str, np.ndarray]
+    dev_features: Mapping[str, np.ndarray]
     label_texts: Sequence[str] | None = None
 
 
@@ -99,13 +100,12 @@ def gather_inputs(
         recipe, train, labels, table, engine=engine, listener=listener, watch=watch
     )
 
-    def rows(corpus: Corpus, *, training: bool = False) -> dict[str, np.ndarray]:
-        return _extra_rows(companions, corpus, engine=engine, listener=listener, training=training)
-
-    train_extra = rows(train, training=True)
-    dev_extra = {} if dev is None else rows(dev)
+    with _main_process_first(engine):
+        progress = throttled_progress(listener)("texts read by the companions")
+        train_features = companions.training_features(train, progress=progress)
+        dev_features = {} if dev is None else companions.features(dev, progress=progress)
     texts = label_texts(labels, table) if uses_label_text(recipe) else None
-    return RunInputs(train, dev, labels, vectors, companions, train_extra, dev_extra, texts)
+    return RunInputs(train, dev, labels, vectors, companions, train_features, dev_features, texts)
 
 
 def _companions(
@@ -118,16 +118,9 @@ def _companions(
     listener: TrainListener,
     watch: StagedProgress | None,
 ) -> tuple[StaticVectors | None, Companions]:
-    """Word vectors, and the teacher and the sparse model of the training texts, if the recipe asks.
-
-    The first process fits the sparse model, the others find it in the cache.
-    """
+    """Build the word vectors and fit the companions that the recipe uses."""
     report = throttled_progress(listener)
     vectors = word_vectors(recipe, train, table, progress=report("word vectors trained, passes"))
-    embedded = report("texts read by the teacher")
-    teaching = teach(recipe, train, labels, table, vectors, progress=embedded)
-    if not engine.is_main:
-        engine.wait()
 
     def both(stage: str) -> Progress:
         callbacks = [report(stage)] if watch is None else [report(stage), watch(stage)]
@@ -138,28 +131,19 @@ def _companions(
 
         return progress
 
-    sparse = fit_sparse(recipe, train, labels, progress=both)
-    if engine.is_main:
-        engine.wait()
-    return vectors, Companions(teaching, sparse)
+    inputs = FitInputs(recipe, train, labels, table, vectors)
+    with _main_process_first(engine):
+        return vectors, Companions.fit(inputs, progress=both)
 
 
-def _extra_rows(
-    companions: Companions,
-    corpus: Corpus,
-    *,
-    engine: Engine,
-    listener: TrainListener,
-    training: bool = False,
-) -> dict[str, np.ndarray]:
-    """What batches hold besides tokens; one process computes it, the others find it cached."""
+@contextlib.contextmanager
+def _main_process_first(engine: Engine) -> Iterator[None]:
+    """Let the main process compute, and the others find the result in the cache."""
     if not engine.is_main:
         engine.wait()
-    find = companions.training_rows if training else companions.rows
-    rows = find(corpus, progress=throttled_progress(listener)("texts read by the companions"))
+    yield
     if engine.is_main:
         engine.wait()
-    return rows
 
 
 def throttled_progress(listener: TrainListener) -> StagedProgress:

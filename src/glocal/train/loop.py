@@ -45,7 +45,7 @@ class TrainingData:
     gold: Any  # CSR (documents, labels)
     tokenizer: TextTokenizer
     n_labels: int
-    extra: Mapping[str, np.ndarray] = field(default_factory=dict)  # rows that go into batches
+    companion_features: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Loop:
@@ -193,7 +193,7 @@ class Loop:
                 left=facts.cls_last,
                 gold=self.data.gold,
                 n_labels=self.data.n_labels,
-                extra=self.data.extra,
+                companion_features=self.data.companion_features,
                 chunking=self.system.chunking,
             ).to(self.engine.device)
 
@@ -208,7 +208,7 @@ class Loop:
             n_labels=self.data.n_labels,
             denominator=self.system.denominator(self.data.gold, positions) / self.engine.world,
             multiple=self.multiple,
-            extra=self.data.extra,
+            companion_features=self.data.companion_features,
             chunking=self.system.chunking,
         )
 

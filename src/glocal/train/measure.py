@@ -74,7 +74,7 @@ class _Trial:
         self.tokenising = (time.monotonic() - started) / size
         self.lengths = np.array([len(ids) for ids in self.tokens])
         self.gold = inputs.labels.encode(sample)
-        self.extra = inputs.companions.rows_of(texts)
+        self.companion_features = inputs.companions.features_for_texts(texts)
         self.facts = tokenizer.facts
         self.optimizer = build_optimizer(system, self.config, engine.device)
 
@@ -153,7 +153,7 @@ class _Trial:
             left=self.facts.cls_last,
             gold=self.gold,
             n_labels=self.system.n_labels,
-            extra=self.extra,
+            companion_features=self.companion_features,
             chunking=self.system.chunking,
         ).to(self.engine.device)
 

@@ -169,7 +169,7 @@ def _measure(
             run.recipe,
             inputs.labels,
             inputs.dev,
-            inputs.dev_extra,
+            inputs.dev_features,
         )
     together = RunState(
         run.fingerprint,

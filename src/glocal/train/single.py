@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glocal.companions.companion import Companions
+from glocal.companions.companion_list import Companions
 from glocal.config import Recipe, recipe_to_mapping
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
@@ -68,13 +68,13 @@ def set_up(
         labels.encode(inputs.train),
         tokenizer,
         len(labels),
-        inputs.train_extra,
+        inputs.train_features,
     )
     evaluator = None
     sets = [(inputs.train, data.gold)]
     if inputs.dev is not None:
-        dev, extra = inputs.dev, inputs.dev_extra
-        evaluator = DevEvaluator(system, data, engine, recipe, labels, dev, extra)
+        dev, features = inputs.dev, inputs.dev_features
+        evaluator = DevEvaluator(system, data, engine, recipe, labels, dev, features)
         sets.append((dev, evaluator.gold))
     fingerprint = _fingerprint(recipe, engine, sets, inputs.companions)
     return SingleRun(recipe, system, data, evaluator, engine, fingerprint)
@@ -84,11 +84,11 @@ def build(
     recipe: Recipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
 ) -> tuple[System, TextTokenizer]:
     """A recipe's system with its first weights, and its tokenizer."""
-    labels, teaching = inputs.labels, inputs.companions.teaching
+    labels = inputs.labels
     statistics = LabelStatistics(
         labels.counts,
         labels.n_documents,
-        None if teaching is None else teaching.label_vectors(),
+        inputs.companions.label_vectors(),
         inputs.label_texts,
     )
     seed_everything(recipe.train.seed, 0)

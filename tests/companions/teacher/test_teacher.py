@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glocal.companions.companion import FitInputs
 from glocal.companions.teacher.teacher_model import Teacher
 from glocal.companions.teacher.votes import Scopes
-from glocal.config import TeacherConfig
+from glocal.config import Recipe, TeacherConfig
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelEntry, LabelTable
 from glocal.errors import ConfigError, ModelError
@@ -77,7 +78,7 @@ def test_not_by_an_approximate_search_either(index):
 
 def test_equal_texts_are_one_neighbour_with_the_labels_of_all():
     teacher = make_teacher(["cat red", "cat red", "dog"], [["a"], ["b"], ["c"]])
-    found = teacher.neighbours("cat")
+    found = teacher.similar_texts("cat")
     assert [(n.id, n.labels) for n in found.neighbours] == [("0", ("a", "b"))]
     assert scope_dict(teacher, "cat red") == {}
 
@@ -152,7 +153,9 @@ def test_words_are_compared_by_damped_count_and_the_heaviest_alone():
     # "cat cat red blue" is its two heaviest words: cat 1 + ln 2, red 0.5.
     cat, red = 1 + np.log(2), 0.5
     length = np.hypot(cat, red)
-    found = {n.labels[0]: n.similarity for n in teacher.neighbours("cat cat red blue").neighbours}
+    found = {
+        n.labels[0]: n.similarity for n in teacher.similar_texts("cat cat red blue").neighbours
+    }
     assert found == pytest.approx(
         {
             "a": (cat + red * red) / length / np.hypot(1, red),
@@ -176,7 +179,7 @@ def test_labels_below_the_minimum_do_not_vote():
 
 
 def test_more_neighbours_than_texts():
-    assert make_teacher(TEXTS, LABELS, k=500).neighbours("red").neighbours[0].similarity < 1
+    assert make_teacher(TEXTS, LABELS, k=500).similar_texts("red").neighbours[0].similarity < 1
     assert scope_dict(make_teacher(TEXTS, LABELS, k=500), "cat") == scope_dict(
         make_teacher(TEXTS, LABELS, k=2), "cat"
     )
@@ -187,7 +190,7 @@ def test_a_text_without_a_known_word_has_an_empty_scope():
     scopes = teacher.scopes_of(["nothing known", "", "zebra"])
     assert scopes.labels.tolist() == [[-1] * 4] * 3
     assert not scopes.weights.any()
-    assert teacher.neighbours("nothing known").to_dict() == {
+    assert teacher.similar_texts("nothing known").to_dict() == {
         "neighbours": (),
         "votes": (),
         "parents": (),
@@ -274,7 +277,7 @@ def test_without_a_table_there_are_no_parents():
 def test_neighbours_tells_who_voted_and_what_was_added():
     names = {"felines": "cats big and small", "pets": "animals at home"}
     teacher = make_teacher(TEXTS, LABELS, table=table(PARENTS, names), words=3)
-    found = teacher.neighbours("cat")
+    found = teacher.similar_texts("cat")
     assert [(n.id, n.labels) for n in found.neighbours] == [
         ("0", ("felines", "red")),
         ("1", ("blue", "felines")),
@@ -310,12 +313,12 @@ def test_scopes_are_computed_once_and_mapped(monkeypatch):
 
 
 def test_other_labels_or_settings_are_other_scopes():
-    names = {make_teacher(TEXTS, LABELS).fingerprint for _ in range(2)}
+    names = {make_teacher(TEXTS, LABELS).fingerprint() for _ in range(2)}
     assert len(names) == 1
-    names.add(make_teacher(TEXTS, LABELS[::-1]).fingerprint)
-    names.add(make_teacher(TEXTS, LABELS, k=2).fingerprint)
-    names.add(make_teacher(TEXTS, LABELS, table=table(PARENTS)).fingerprint)
-    names.add(make_teacher(TEXTS, LABELS, vectors=word_vectors(WORDS[::-1])).fingerprint)
+    names.add(make_teacher(TEXTS, LABELS[::-1]).fingerprint())
+    names.add(make_teacher(TEXTS, LABELS, k=2).fingerprint())
+    names.add(make_teacher(TEXTS, LABELS, table=table(PARENTS)).fingerprint())
+    names.add(make_teacher(TEXTS, LABELS, vectors=word_vectors(WORDS[::-1])).fingerprint())
     assert len(names) == 5
 
 
@@ -327,10 +330,11 @@ def test_scopes_are_the_same_after_saving(tmp_path, index):
     corpus = Corpus.from_texts(TEXTS, LABELS)
     space = LabelSpace.build(corpus, table=table(PARENTS))
     config = TeacherConfig(**kind, size=8)
-    teacher = Teacher.fit(corpus, space, table(PARENTS), config, word_vectors())
+    recipe = Recipe(teacher=config)
+    teacher = Teacher.fit(FitInputs(recipe, corpus, space, table(PARENTS), word_vectors()))
     teacher.save(tmp_path / "teacher")
-    loaded = Teacher.load(tmp_path / "teacher", space, word_vectors())
-    assert loaded.fingerprint == teacher.fingerprint
+    loaded = Teacher.load(tmp_path / "teacher", space)
+    assert loaded.fingerprint() == teacher.fingerprint()
     assert loaded.label_ids == teacher.label_ids
     assert loaded.descriptions == teacher.descriptions
     assert loaded.config == config
@@ -338,7 +342,7 @@ def test_scopes_are_the_same_after_saving(tmp_path, index):
     for scopes in (loaded.scopes_of(queries), _one_by_one(loaded, queries)):
         np.testing.assert_array_equal(scopes.labels, teacher.scopes_of(queries).labels)
         np.testing.assert_array_equal(scopes.weights, teacher.scopes_of(queries).weights)
-    assert loaded.neighbours("cat") == teacher.neighbours("cat")
+    assert loaded.similar_texts("cat") == teacher.similar_texts("cat")
     assert not any(path.suffix in (".pkl", ".pt") for path in (tmp_path / "teacher").iterdir())
 
 
@@ -370,18 +374,21 @@ def test_a_damaged_teacher_is_one_clear_error(tmp_path, name, content):
     folder, space = saved(tmp_path, similarity="words" if name.startswith("word") else "mean")
     (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
     with pytest.raises(ModelError, match="damaged"):
-        Teacher.load(folder, space, word_vectors())
+        Teacher.load(folder, space)
 
 
 def test_a_teacher_of_other_texts_labels_or_vectors_is_refused(tmp_path):
     folder, space = saved(tmp_path / "teacher")
     with pytest.raises(ModelError, match="no teacher"):
-        Teacher.load(tmp_path, space, word_vectors())
+        Teacher.load(tmp_path, space)
     others = LabelSpace.build(Corpus.from_texts(["x"], [["y"]]))
     with pytest.raises(ModelError, match="other labels"):
-        Teacher.load(folder, others, word_vectors())
+        Teacher.load(folder, others)
+    own = word_vectors()
+    word_vectors(WORDS[::-1]).save(folder / "vectors")
     with pytest.raises(ModelError, match="other word vectors"):
-        Teacher.load(folder, space, word_vectors(WORDS[::-1]))
+        Teacher.load(folder, space)
+    own.save(folder / "vectors")
     np.save(folder / "vectors.npy", np.zeros((2, len(WORDS)), dtype=np.float32))
     with pytest.raises(ModelError, match="2 vectors, 5 texts"):
-        Teacher.load(folder, space, word_vectors())
+        Teacher.load(folder, space)

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from glocal.companions.companion import FitInputs
 from glocal.companions.teacher.teacher_model import Teacher
-from glocal.config import TeacherConfig
+from glocal.config import Recipe, TeacherConfig
 from glocal.data.corpus import Corpus
 from glocal.encoders.static import StaticVectors
 from glocal.encoders.word_lookup import VocabularyLookup
@@ -22,9 +23,9 @@ def make_teacher(texts, labels, *, table=None, vectors=None, min_count=1, **sett
     corpus = Corpus.from_texts(texts, labels)
     space = LabelSpace.build(corpus, table=table, min_count=min_count)
     plain = {"similarity": "mean", "centre": False, "k": 10, "sharpness": 1.0}
-    config = TeacherConfig(**{**plain, **settings})
+    recipe = Recipe(teacher=TeacherConfig(**{**plain, **settings}))
     vectors = word_vectors() if vectors is None else vectors
-    return Teacher.fit(corpus, space, table, config, vectors)
+    return Teacher.fit(FitInputs(recipe, corpus, space, table, vectors))
 
 
 def scope_dict(teacher, text):

@@ -1,29 +1,37 @@
-"""TReaderXML's teacher: what the labels of similar training texts say about a text.
+"""TReaderXML's teacher: the labels of similar training texts, as a companion.
 
 - Finds the k most similar training texts by the cosine of mean word vectors (Eq. 1 and 2) or of the
   words themselves, lets them vote for their labels by similarity, and adds the labels right above
   (Algorithm 1).
-- Training texts only, each distinct text once with all the labels its copies have. A text is never
-  its own neighbour: whatever has the same content, by hash, is left out, in training and at
-  prediction alike, so that a text's scope is the same in both.
-- A text without any known word has no neighbours, and an empty scope.
+- Only training texts are searched, each distinct text once with the labels of all its copies. A
+  text is never its own neighbour: texts with the same content, by hash, are excluded in training
+  and in prediction, so that a text has the same scope in both.
+- A text without any known word has no neighbours and an empty scope.
 - Scopes of a corpus are computed once, cached on disk and memory-mapped.
-- In a model directory: JSON, Parquet and npy files (and faiss's own for an approximate search).
+- Stored as JSON, Parquet and npy files (and faiss's own for an approximate search), with the word
+  vectors in a folder `vectors`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from glocal.companions.companion import (
+    SCOPE,
+    SCOPE_WEIGHT,
+    Companion,
+    FitInputs,
+)
 from glocal.companions.teacher.array_store import Arrays, cached_arrays
 from glocal.companions.teacher.known_labels import KnownLabels
 from glocal.companions.teacher.teacher_explanation import (
@@ -36,13 +44,16 @@ from glocal.companions.teacher.texts import IndexedTexts
 from glocal.companions.teacher.vector_index import SimilarityIndex
 from glocal.companions.teacher.votes import Scopes, scopes_from_neighbours, vote
 from glocal.companions.teacher.word_index import WordIndex
-from glocal.config import TeacherConfig
-from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
-from glocal.encoders.static import TextVectors
-from glocal.errors import ConfigError, ModelError
-from glocal.progress import Progress
-from glocal.vocabulary.label_space import LabelSpace
+from glocal.config import Recipe, TeacherConfig
+from glocal.config.expert_names import TEACHER
+from glocal.config.reader_configurations import CONFIGURATIONS
+from glocal.encoders.static import StaticVectors, load_vectors
+from glocal.errors import ConfigError, DataError, ModelError
+from glocal.progress import Progress, StagedProgress
+
+if TYPE_CHECKING:
+    from glocal.data.corpus import Corpus
+    from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["Scopes", "Teacher"]
 
@@ -50,18 +61,22 @@ FORMAT_VERSION = 1
 BATCH_TEXTS = 1024  # embedded at a time
 SEARCHED_TEXTS = 8192  # looked up at a time
 META_FILE, TEXTS_FILE, LABELS_FILE = "teacher.json", "texts.parquet", "labels.parquet"
+VECTORS_FOLDER = "vectors"
 
 
-class Teacher:
+class Teacher(Companion):
     """The labels of similar training texts.
 
     Args:
         texts: The training texts it can find.
         index: Their vectors, or their words.
         known: The labels it can name.
-        config: Its settings.
-        vectors: Gives the vectors of texts.
+        config: The settings.
+        vectors: Word vectors, which texts are compared by.
     """
+
+    folder: ClassVar[str] = "teacher"
+    reads_word_vectors: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -69,36 +84,31 @@ class Teacher:
         index: SimilarityIndex | WordIndex,
         known: KnownLabels,
         config: TeacherConfig,
-        vectors: TextVectors,
+        vectors: StaticVectors,
     ) -> None:
         self.texts, self.index, self.known = texts, index, known
         self.config, self.vectors = config, vectors
         self._parents = known.parent_matrix()
 
     @classmethod
-    def fit(
-        cls,
-        train: Corpus,
-        labels: LabelSpace,
-        table: LabelTable | None,
-        config: TeacherConfig,
-        vectors: TextVectors,
-        *,
-        progress: Progress | None = None,
-    ) -> Teacher:
-        """Make a teacher of training texts.
+    def is_used_by(cls, recipe: Recipe) -> bool:
+        """Return whether the recipe has the expert `T`, or a reader that sees a scope."""
+        taught = CONFIGURATIONS[recipe.reader.configuration].teacher
+        return any(e == TEACHER or (taught and e.startswith("R-")) for e in recipe.experts)
+
+    @classmethod
+    def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> Teacher:
+        """Index the training texts.
 
         Args:
-            train: The texts; none but these are ever found.
-            labels: The label space.
-            table: Names and parents of labels.
-            config: The settings.
-            vectors: Gives the vectors of texts.
-            progress: Called with the texts embedded and their number.
+            inputs: Training texts, labels, settings and word vectors.
+            progress: Returns the progress callback of a stage.
 
         Raises:
             ConfigError: Settings that do not go together.
         """
+        config, train, vectors = inputs.recipe.teacher, inputs.train, inputs.vectors
+        assert vectors is not None, "a teacher compares texts by word vectors"
         if config.similarity == "words" and config.index != "exact":
             raise ConfigError(
                 f"'teacher.index' = {config.index} searches vectors, but 'teacher.similarity' is "
@@ -106,15 +116,22 @@ class Teacher:
             )
         known = KnownLabels.find(
             train,
-            labels,
-            table,
+            inputs.labels,
+            inputs.table,
             parents=config.parents,
             words=config.words,
             text_words=config.text_words,
         )
-        texts, first = IndexedTexts.of_corpus(train, labels, n_labels=len(known))
+        texts, first = IndexedTexts.of_corpus(train, inputs.labels, n_labels=len(known))
+
+        stage = None if progress is None else progress("texts read by the teacher")
+
+        def report(done: int) -> None:
+            if stage is not None:
+                stage(done, len(train))
+
         build = _index_words if config.similarity == "words" else _index_vectors
-        return cls(texts, build(train, first, config, vectors, progress), known, config, vectors)
+        return cls(texts, build(train, first, config, vectors, report), known, config, vectors)
 
     @property
     def label_ids(self) -> list[str]:
@@ -126,9 +143,12 @@ class Teacher:
         """A few words about each label."""
         return self.known.descriptions
 
-    @cached_property
     def fingerprint(self) -> str:
-        """A name that changes whenever the scope of some text may."""
+        """Return a name that changes whenever the scope of some text may."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
         labels = self.texts.labels
         facts = [asdict(self.config), self.vectors.fingerprint(), self.known.ids]
@@ -137,8 +157,47 @@ class Teacher:
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
+    def features(
+        self,
+        corpus: Corpus,
+        *,
+        allowed: np.ndarray | None = None,
+        progress: Progress | None = None,
+    ) -> Arrays:
+        """Return the scopes of a corpus's texts; `allowed` has no effect on them."""
+        return _features(self.scopes(corpus, progress=progress))
+
+    def features_for_texts(
+        self, texts: Sequence[str], *, allowed: np.ndarray | None = None
+    ) -> Arrays:
+        """Return the scopes of texts; `allowed` has no effect on them."""
+        return _features(self.scopes_of(texts))
+
+    def training_features(self, train: Corpus, *, progress: Progress | None = None) -> Arrays:
+        """Return the scopes of the training texts.
+
+        Raises:
+            DataError: No text has a similar one, so that there is nothing to learn from.
+        """
+        found = self.features(train, progress=progress)
+        if not (found[SCOPE] >= 0).any():
+            raise DataError(
+                f"none of the {len(train):,} training texts has a similar one, so the teacher has "
+                "no labels to suggest; its word vectors may not know the words of these texts: set "
+                "teacher.vectors=corpus, or train without a teacher (reader.configuration=7, "
+                "experts without T)",
+                path=train.source,
+            )
+        return found
+
+    def label_vectors(self, *, blank: bool = False) -> NDArray[np.float32]:
+        """Return the mean word vector of each label's description, (T, D)."""
+        if blank:
+            return np.zeros((len(self.known), self.vectors.dimensions), dtype=np.float32)
+        return self.vectors.embed(self.descriptions)
+
     def scopes(self, corpus: Corpus, *, progress: Progress | None = None) -> Scopes:
-        """The scopes of a corpus's texts, computed once and memory-mapped.
+        """Return the scopes of a corpus's texts, computed once and memory-mapped.
 
         Args:
             corpus: The texts.
@@ -157,16 +216,16 @@ class Teacher:
 
         shape = (total, self.config.size)
         spec = {"labels": (np.int32, shape), "weights": (np.float32, shape)}
-        key = _key(FORMAT_VERSION, corpus.fingerprint(), self.fingerprint)
+        key = _key(FORMAT_VERSION, corpus.fingerprint(), self.fingerprint())
         return Scopes(**cached_arrays("scopes", key, spec, fill))
 
     def scopes_of(self, texts: Sequence[str]) -> Scopes:
-        """The scopes of texts."""
+        """Return the scopes of texts."""
         rows, similarities = self.nearest(texts, self.config.k)
         return self.scopes_from(rows, similarities)
 
     def scopes_from(self, rows: NDArray[np.int64], similarities: NDArray[np.float32]) -> Scopes:
-        """The scopes that follow from neighbours, as `nearest` gives them."""
+        """Return the scopes that follow from the output of `nearest`."""
         return scopes_from_neighbours(
             rows,
             similarities,
@@ -179,11 +238,11 @@ class Teacher:
     def nearest(
         self, texts: Sequence[str], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The most similar training texts of each text, never one with the same content.
+        """Return the most similar training texts of each text, never one with the same content.
 
         Args:
             texts: The texts.
-            k: How many for each.
+            k: Neighbours per text.
 
         Returns:
             (n, k) rows of the index, nearest first, -1 where there are fewer; (n, k) similarities.
@@ -191,8 +250,8 @@ class Teacher:
         own = self.texts.find(texts)
         return self.index.search(self.index.queries(texts, own, self.vectors), k, exclude=own)
 
-    def neighbours(self, text: str) -> TeacherExplanation:
-        """What the teacher makes of a text, and why."""
+    def similar_texts(self, text: str) -> TeacherExplanation:
+        """Return a text's neighbours, the labels they vote for and the parents added to these."""
         rows, similarities = self.nearest([text], self.config.k)
         scope = self.scopes_from(rows, similarities)
         there = rows[0] >= 0
@@ -220,7 +279,7 @@ class Teacher:
         return tuple(self.label_ids[place] for place in places)
 
     def save(self, folder: str | Path) -> None:
-        """Write the teacher into a folder, which is made if need be; vectors are saved apart."""
+        """Write the teacher and its word vectors into a folder, which is created if need be."""
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         meta = {
@@ -232,18 +291,18 @@ class Teacher:
         self.known.save(target / LABELS_FILE)
         self.texts.save(target / TEXTS_FILE)
         self.index.save(target)
+        self.vectors.save(target / VECTORS_FOLDER)
 
     @classmethod
-    def load(cls, folder: str | Path, labels: LabelSpace, vectors: TextVectors) -> Teacher:
+    def load(cls, folder: str | Path, labels: LabelSpace) -> Teacher:
         """Read a teacher written by `save`; the vectors of its texts are memory-mapped.
 
         Args:
-            folder: Where it is.
-            labels: The label space it was made for.
-            vectors: The word vectors it was made with.
+            folder: The teacher's folder.
+            labels: The label space it was fitted for.
 
         Raises:
-            ModelError: There is none, it is damaged, or it goes with other labels or vectors.
+            ModelError: The folder holds no teacher, is damaged, or belongs to other labels.
         """
         source = Path(folder)
         if not (source / META_FILE).is_file():
@@ -253,13 +312,14 @@ class Teacher:
             config, made_with = TeacherConfig(**meta["config"]), str(meta["vectors"])
             known = KnownLabels.load(source / LABELS_FILE)
             texts = IndexedTexts.load(source / TEXTS_FILE, n_labels=len(known))
+            vectors = load_vectors(source / VECTORS_FOLDER)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
             reason = str(error).splitlines()[0]
             raise ModelError(f"the teacher in {source} is damaged: {reason}") from error
         if known.ids[: len(labels)] != labels.ids:
-            raise ModelError(f"the teacher in {source} was made for other labels than these")
+            raise ModelError(f"the teacher in {source} was fitted for other labels than these")
         if made_with != vectors.fingerprint():
-            raise ModelError(f"the teacher in {source} was made with other word vectors")
+            raise ModelError(f"the teacher in {source} was fitted with other word vectors")
         index: SimilarityIndex | WordIndex
         if config.similarity == "words":
             n_words = len(vectors.token_matrix())
@@ -273,6 +333,10 @@ class Teacher:
         return cls(texts, index, known, config, vectors)
 
 
+def _features(scopes: Scopes) -> Arrays:
+    return {SCOPE: scopes.labels, SCOPE_WEIGHT: scopes.weights}
+
+
 def _key(*parts: object) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
@@ -281,15 +345,15 @@ def _index_words(
     train: Corpus,
     rows: NDArray[np.int64],
     config: TeacherConfig,
-    vectors: TextVectors,
-    progress: Progress | None,
+    vectors: StaticVectors,
+    report: Callable[[int], None],
 ) -> WordIndex:
-    """The words of the texts at some rows."""
+    """Index the words of the texts at some rows."""
     index = WordIndex.of_texts(
         train.iter_texts(BATCH_TEXTS),
         vectors,
         heaviest=config.heaviest,
-        progress=None if progress is None else lambda done: progress(done, len(train)),
+        progress=report,
     )
     return index if len(rows) == len(index) else index.keep(rows)
 
@@ -298,11 +362,11 @@ def _index_vectors(
     train: Corpus,
     rows: NDArray[np.int64],
     config: TeacherConfig,
-    vectors: TextVectors,
-    progress: Progress | None,
+    vectors: StaticVectors,
+    report: Callable[[int], None],
 ) -> SimilarityIndex:
-    """The vectors of the texts at some rows."""
-    embedded = _embed_corpus(train, vectors, progress)
+    """Index the vectors of the texts at some rows."""
+    embedded = _embed_corpus(train, vectors, report)
     return SimilarityIndex.of_embedded(
         embedded if len(rows) == len(embedded) else embedded[rows],
         centred=config.centre,
@@ -312,17 +376,16 @@ def _index_vectors(
 
 
 def _embed_corpus(
-    corpus: Corpus, vectors: TextVectors, progress: Progress | None
+    corpus: Corpus, vectors: StaticVectors, report: Callable[[int], None]
 ) -> NDArray[np.float32]:
-    """The vectors of all texts, computed once and memory-mapped."""
+    """Return the vectors of all texts, computed once and memory-mapped."""
 
     def fill(arrays: Arrays) -> None:
         done = 0
         for texts in corpus.iter_texts(BATCH_TEXTS):
             arrays["vectors"][done : done + len(texts)] = vectors.embed(texts)
             done += len(texts)
-            if progress is not None:
-                progress(done, len(corpus))
+            report(done)
 
     key = _key(FORMAT_VERSION, corpus.fingerprint(), vectors.fingerprint())
     spec = {"vectors": (np.float32, (len(corpus), vectors.dimensions))}

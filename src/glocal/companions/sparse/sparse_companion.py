@@ -1,0 +1,144 @@
+"""The sparse linear model as a companion: the best labels of each text and their log-odds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from glocal._version import __version__
+from glocal.companions.companion import (
+    SPARSE,
+    SPARSE_ODDS,
+    Arrays,
+    Companion,
+    FitInputs,
+)
+from glocal.companions.sparse.sparse_model import SparseModel
+from glocal.config import Recipe
+from glocal.config.expert_names import SPARSE_EXPERT
+from glocal.data.atomic import replace_dir, temporary_dir
+from glocal.data.cache import cache_dir
+from glocal.progress import Progress, StagedProgress
+
+if TYPE_CHECKING:
+    from glocal.companions.sparse.word_weights import Contribution
+    from glocal.data.corpus import Corpus
+    from glocal.vocabulary.label_space import LabelSpace
+
+__all__ = ["SparseCompanion"]
+
+_BEST = 200  # labels of each text whose log-odds are kept
+_BEST_UNSEEN = 50  # labels without training texts kept as well: they are rarely among the best
+_CHUNK = 4096  # texts scored at a time
+_CLIP = (1e-7, 1.0 - 1e-7)
+
+
+@dataclass(frozen=True)
+class SparseCompanion(Companion):
+    """The sparse model's best labels as features.
+
+    Training reads none of them: on its own training texts the model is surer than on others.
+
+    Args:
+        model: Scores labels.
+        counts: (L,) training texts of each label.
+    """
+
+    folder: ClassVar[str] = "sparse"
+
+    model: SparseModel
+    counts: np.ndarray
+
+    @classmethod
+    def is_used_by(cls, recipe: Recipe) -> bool:
+        """Return whether the recipe has the expert `S`."""
+        return SPARSE_EXPERT in recipe.experts
+
+    @classmethod
+    def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> SparseCompanion:
+        """Fit the model on the training texts.
+
+        It does not depend on the encoder, so runs on the same texts share it through the cache.
+        """
+        recipe, train, labels = inputs.recipe, inputs.train, inputs.labels
+        seed = recipe.train.seed
+        key: list[Any] = [__version__, asdict(recipe.sparse), seed, train.fingerprint()]
+        key += [labels.ids, labels.names, labels.alt_names, labels.counts.tolist()]
+        digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=16).hexdigest()
+        kept = cache_dir("sparse") / digest
+        if not kept.is_dir():
+            model = SparseModel.fit(train, labels, recipe.sparse, seed=seed, progress=progress)
+            with temporary_dir(kept) as folder:
+                model.save(folder / "model")
+                replace_dir(folder, kept)
+        return cls.load(kept / "model", labels)
+
+    @property
+    def unseen(self) -> np.ndarray:
+        """(L,) bool: labels without a training text."""
+        unseen: np.ndarray = np.asarray(self.counts) == 0
+        return unseen
+
+    def features(
+        self,
+        corpus: Corpus,
+        *,
+        allowed: np.ndarray | None = None,
+        progress: Progress | None = None,
+    ) -> Arrays:
+        """Return the best labels of a corpus's documents, among those allowed, with log-odds."""
+        width = min(_BEST, self.model.n_labels) + min(_BEST_UNSEEN, int(self.unseen.sum()))
+        labels = np.full((len(corpus), width), -1, dtype=np.int32)
+        odds = np.zeros((len(corpus), width), dtype=np.float32)
+        for start in range(0, len(corpus), _CHUNK):
+            texts = corpus.texts(start, start + _CHUNK)
+            found = self._features(texts, allowed=allowed, threads=0)
+            rows = slice(start, start + len(texts))
+            labels[rows], odds[rows] = found[SPARSE], found[SPARSE_ODDS]
+            if progress is not None:
+                progress(start + len(texts), len(corpus))
+        return {SPARSE: labels, SPARSE_ODDS: odds}
+
+    def features_for_texts(
+        self, texts: Sequence[str], *, allowed: np.ndarray | None = None
+    ) -> Arrays:
+        """Return the best labels of texts, among those allowed, with log-odds."""
+        return self._features(texts, allowed=allowed, threads=1)
+
+    def _features(
+        self, texts: Sequence[str], *, allowed: np.ndarray | None, threads: int
+    ) -> Arrays:
+        width = min(_BEST, self.model.n_labels)
+        labels, probabilities = self.model.topk(texts, width, allowed=allowed, threads=threads)
+        if (unseen := self.unseen).any():
+            some = unseen if allowed is None else unseen & allowed
+            rare, rare_probabilities = self.model.topk(
+                texts, min(_BEST_UNSEEN, int(unseen.sum())), allowed=some, threads=threads
+            )
+            # Each label is listed once; the place of one that is there already is left empty.
+            there = (rare[:, :, None] == labels[:, None, :]).any(axis=2)
+            rare_probabilities = np.where(there, probabilities[:, :1], rare_probabilities)
+            labels = np.concatenate([np.where(there, -1, rare), labels], axis=1)
+            probabilities = np.concatenate([rare_probabilities, probabilities], axis=1)
+        p = np.clip(probabilities.astype(np.float64), *_CLIP)
+        odds = (np.log(p) - np.log1p(-p)).astype(np.float32)
+        return {SPARSE: labels.astype(np.int32), SPARSE_ODDS: odds}
+
+    def word_contributions(self, text: str, label: int) -> list[Contribution]:
+        """Return the words and word pairs with a weight for a label, strongest first."""
+        return self.model.explain(text, label)
+
+    def save(self, folder: Path) -> None:
+        """Write the model."""
+        self.model.save(folder)
+
+    @classmethod
+    def load(cls, folder: Path, labels: LabelSpace) -> SparseCompanion:
+        """Read a model written by `save`; its weights stay on disk until they are used."""
+        return cls(SparseModel.load(folder), labels.counts)
