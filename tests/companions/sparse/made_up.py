@@ -35,3 +35,8 @@ def label_space(train, *, unseen=False):
         ids, names = [*ids, "L99"], [*names, "common3"]
     table = LabelTable(ids=ids, names=names)
     return LabelSpace.build(train, table=table, score_unseen=unseen)
+
+
+def log_odds(model, text, label):
+    """The log-odds of one label."""
+    return float(model.scorer.scores(model.vectoriser.transform([text]))[0, label])

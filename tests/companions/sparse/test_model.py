@@ -11,7 +11,7 @@ from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.errors import DataError, ModelError, NewerFormatError
 from glocal.vocabulary.label_space import LabelSpace
-from tests.companions.sparse.made_up import SMALL, corpus, label_space
+from tests.companions.sparse.made_up import SMALL, corpus, label_space, log_odds
 
 
 @pytest.fixture(autouse=True)
@@ -76,26 +76,11 @@ def test_probabilities_are_about_right(model, labels):
     assert scores.sum() == pytest.approx(n_gold, rel=0.25)
 
 
-def test_dev_texts_calibrate_in_place_of_training_texts(train, labels, model):
-    dev = corpus(100, seed=7)
-    other = SparseModel.fit(train, labels, SMALL, dev=dev)
-    _, scores = other.topk(dev.texts(), 12)
-    assert scores.sum() == pytest.approx(labels.encode(dev).sum(), rel=0.05)
-    assert other.vectoriser.n_features == model.vectoriser.n_features
-
-
-def test_score_gives_what_topk_gives(model):
-    texts = corpus(9, seed=3).texts()
-    indices, scores = model.topk(texts, 5)
-    np.testing.assert_array_equal(model.score(texts, indices), scores)
-    assert model.score(texts[:1], np.array([[3, -1]]))[0, 1] == 0
-
-
 def test_empty_and_unknown_texts_are_scored_by_the_biases(model):
     indices, scores = model.topk(["", "altogether unknown wording"], 3)
     np.testing.assert_array_equal(indices[0], indices[1])
     for label, score in zip(indices[0], scores[0], strict=True):
-        assert score == pytest.approx(1 / (1 + np.exp(-model.bias(label))), rel=1e-5)
+        assert score == pytest.approx(1 / (1 + np.exp(-model.scorer.biases[label])), rel=1e-5)
 
 
 @pytest.mark.parametrize("threads", [2, 3])
@@ -125,8 +110,8 @@ def test_an_explanation_sums_to_the_log_odds(model):
     text = "Title Sign4a\nsign4a, sign4b and common5, nothing else"
     for label in range(model.n_labels):
         parts = model.explain(text, label)
-        total = model.bias(label) + sum(part.weight for part in parts)
-        assert total == pytest.approx(model.logit(text, label), abs=1e-4)
+        total = model.scorer.biases[label] + sum(part.weight for part in parts)
+        assert total == pytest.approx(log_odds(model, text, label), abs=1e-4)
         for part in parts:
             for start, stop in part.spans:
                 words = text[start:stop].lower().replace(",", "").split()
@@ -148,8 +133,8 @@ def test_pieces_of_words(train, labels, tmp_path):
     words = {"title", "sign4a", "sign4b", "and", "common5", "nothing", "else"}
     for label in range(model.n_labels):
         parts = model.explain(text, label)
-        total = model.bias(label) + sum(part.weight for part in parts)
-        assert total == pytest.approx(model.logit(text, label), abs=1e-4)
+        total = model.scorer.biases[label] + sum(part.weight for part in parts)
+        assert total == pytest.approx(log_odds(model, text, label), abs=1e-4)
         by_pieces = {p.phrase: p.spans for p in parts if p.part == "pieces"}
         assert by_pieces.keys() <= words  # whole words, not pieces
         for word, spans in by_pieces.items():
@@ -173,8 +158,7 @@ def test_labels_without_training_texts_come_last(train):
     assert 0 < len(without) < len(texts)
     assert unseen not in named.topk(without, 5)[0]
     assert unseen not in named.topk(texts, 1)[0]
-    with_name = named.score(["common3 common3", "common4"], np.full((2, 1), unseen))
-    assert with_name[0, 0] > 10 * with_name[1, 0]
+    assert log_odds(named, "common3 common3", unseen) > log_odds(named, "common4", unseen) + 2.3
 
 
 def test_numbers_are_no_names():
@@ -191,8 +175,8 @@ def test_an_explanation_sums_up_with_names_too(train):
     model = SparseModel.fit(train, labels, replace(SMALL, name_weight=1.0))
     for label in (labels.index["L99"], 3):
         parts = model.explain("sign3a common3 common7", label)
-        total = model.bias(label) + sum(part.weight for part in parts)
-        assert total == pytest.approx(model.logit("sign3a common3 common7", label), abs=1e-4)
+        total = model.scorer.biases[label] + sum(part.weight for part in parts)
+        assert total == pytest.approx(log_odds(model, "sign3a common3 common7", label), abs=1e-4)
 
 
 def test_one_label_and_few_texts():

@@ -11,6 +11,7 @@ from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.vocabulary.label_space import LabelSpace
+from tests.companions.sparse.made_up import log_odds
 
 WORDS = sorted(
     ["fish", "fishery", "fisheries", "fishermonger", "fist", "milk", "milks", "1234", "1235"]
@@ -112,7 +113,7 @@ def test_unseen_labels_are_found_by_their_names(model_and_labels):
 
 def test_a_name_in_many_texts_without_the_label_speaks_against_it(model_and_labels):
     model, labels = model_and_labels
-    biases = [model.bias(labels.index[f"{i:03}"]) for i in range(200, 260)]
+    biases = [model.scorer.biases[labels.index[f"{i:03}"]] for i in range(200, 260)]
     assert biases[FREQUENT - 200] < min(biases[:-1]) - 0.5
 
 
@@ -120,9 +121,9 @@ def test_the_more_labels_were_never_seen_the_less_likely_each_is(model_and_label
     model, labels = model_and_labels
     more, more_labels = fitted(800)
     texts, gold = unseen_texts()
-    columns = np.array([[labels.index[i]] for i in gold])
-    more_columns = np.array([[more_labels.index[i]] for i in gold])
-    assert (more.score(texts, more_columns) < model.score(texts, columns)).all()
+    for text, name in zip(texts, gold, strict=True):
+        fewer = log_odds(model, text, labels.index[name])
+        assert log_odds(more, text, more_labels.index[name]) < fewer
 
 
 def test_too_few_rare_labels_leave_a_usual_slope():
@@ -131,8 +132,7 @@ def test_too_few_rare_labels_leave_a_usual_slope():
         train, table=LabelTable(["a", "b", "c"], ["1", "2", "wines"]), score_unseen=True
     )
     model = SparseModel.fit(train, labels, SparseConfig(min_words=1, max_words=1.0))
-    scores = model.score(["wine", "cod"], np.full((2, 1), 2))[:, 0]
-    assert scores[0] > 10 * scores[1]
+    assert log_odds(model, "wine", 2) > log_odds(model, "cod", 2) + 2.3
 
 
 def test_other_names_count_as_the_name():

@@ -2,7 +2,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from glocal.companions.sparse import sparse_scoring as scoring
-from glocal.companions.sparse.sparse_scoring import LinearScorer, scores_at, top_labels
+from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 
 
 def scorer(n_labels=9, n_features=6):
@@ -42,9 +42,3 @@ def test_only_allowed_labels_come():
     by_text[np.arange(20), np.arange(20) % 9] = True
     indices, _ = top_labels(scorer(), texts(), 1, allowed=by_text)
     assert indices.ravel().tolist() == [i % 9 for i in range(20)]
-
-
-def test_candidates_get_the_same_scores():
-    model, features = scorer(), texts()
-    indices, scores = top_labels(model, features, 12)
-    np.testing.assert_array_equal(scores_at(model, features, indices), scores)

@@ -1,8 +1,8 @@
-"""Labels of similar texts in clusters of equal size, by repeated halving.
+"""Clusters of equal size of labels with similar texts, by repeated halving.
 
-A label is the mean of its texts, in a small dense space of hashed features; a cluster is halved by
-2-means with halves of equal size until it is small enough. Similar labels then share the texts
-they are trained on.
+A label is represented by the mean of its texts in a small dense space of hashed features. A cluster
+is halved by 2-means with halves of equal size until it is small enough. Similar labels then share
+the texts they are trained on.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ROUNDS = 8
 
 
 def label_means(features: Any, labels: Any, *, seed: int) -> NDArray[np.float32]:
-    """The mean direction of each label's texts.
+    """Return the mean direction of each label's texts.
 
     Args:
         features: (n, F) CSR matrix of the texts.
         labels: (n, L) CSR matrix of ones.
-        seed: Of the signs and places the features are hashed to.
+        seed: Random seed of the signs and places the features are hashed to.
 
     Returns:
         (L, HASHED_WIDTH) rows of length one; zero for a label without texts.
@@ -45,12 +45,12 @@ def label_means(features: Any, labels: Any, *, seed: int) -> NDArray[np.float32]
 
 
 def cluster_labels(means: NDArray[np.float32], *, size: int, seed: int) -> list[NDArray[np.int64]]:
-    """Divide labels into clusters of at most `size`, whose sizes differ by little.
+    """Divide labels into clusters of at most `size` labels and of similar sizes.
 
     Args:
-        means: (L, d) a vector per label.
-        size: The most labels a cluster may have.
-        seed: Of the first centres.
+        means: (L, d) one vector per label.
+        size: Largest size of a cluster.
+        seed: Random seed of the first centres.
 
     Returns:
         The labels of each cluster, sorted.

@@ -1,9 +1,10 @@
-"""Margins into probabilities: p = σ(slope · margin + shift), Platt's scaling.
+"""Platt scaling, which turns margins into probabilities: p = σ(slope · margin + shift).
 
-- Fitted on the best labels of texts that no label was trained on, as many as a user would look at:
-  that is where probabilities are read, and being the best of thousands makes a margin less sure.
-- Slope and shift go into weights and biases: a score is a log-odds, and its parts still add up.
-- Held-out texts are chosen so that no label loses its last training text.
+- Fitted on the best labels of held-out texts, about as many as a user looks at: probabilities are
+  read there, and a margin that is the best of thousands is less reliable.
+- Slope and shift are folded into weights and biases: a score is a log-odds and still a sum of
+  parts.
+- Held-out texts are chosen so that every label keeps at least one training text.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ HELD_OUT_SHARE = 50
 MOST_HELD_OUT = 2000
 FEWEST_HELD_OUT = 100
 _STEPS = 50
-# Pulls the slope softly towards a usual one: a handful of texts must not make it infinite.
+# A weak prior on the slope: a handful of texts must not make it infinite.
 _USUAL_SLOPE, _PULL = 4.0, 0.05
 
 
 def held_out_texts(labels: Any, *, seed: int) -> NDArray[np.int64]:
-    """Choose the texts to calibrate on: one in fifty, more of few, at most a tenth.
+    """Choose texts to calibrate on: one in fifty, a larger share of small sets, at most a tenth.
 
     Args:
         labels: (n, L) CSR matrix of ones.
-        seed: Of the choice.
+        seed: Random seed.
 
     Returns:
-        Their positions, sorted. Each of their labels has another text that is not among them.
+        Their positions, sorted. Each of their labels has at least one text that is not chosen.
     """
     n_texts = labels.shape[0]
     wanted = min(MOST_HELD_OUT, max(n_texts // HELD_OUT_SHARE, min(FEWEST_HELD_OUT, n_texts // 10)))
@@ -51,13 +52,13 @@ def held_out_texts(labels: Any, *, seed: int) -> NDArray[np.int64]:
 
 
 def calibrate(scorer: LinearScorer, features: Any, gold: Any, *, threads: int) -> LinearScorer:
-    """Make a scorer's margins log-odds.
+    """Rescale a scorer so that its margins become log-odds.
 
     Args:
         scorer: The trained weights.
-        features: (n, F) CSR matrix of texts it was not trained on.
+        features: (n, F) CSR matrix of held-out texts.
         gold: (n, ≥ L) CSR matrix of their labels.
-        threads: How many to use.
+        threads: Number of threads.
     """
     best, margins = top_labels(scorer, features, BEST_LABELS, threads=threads)
     there = best >= 0
@@ -70,11 +71,11 @@ def calibrate(scorer: LinearScorer, features: Any, gold: Any, *, threads: int) -
 
 
 def fit_scaling(margins: NDArray[np.floating[Any]], gold: NDArray[np.bool_]) -> tuple[float, float]:
-    """Find the slope and shift under which the gold is likeliest, by Newton's method.
+    """Fit slope and shift by maximum likelihood, with Newton's method.
 
     Args:
-        margins: Of (text, label) pairs.
-        gold: Whether the text has the label.
+        margins: Margins of (text, label) pairs.
+        gold: Whether each text has the label.
 
     Returns:
         (slope, shift); the slope is positive.

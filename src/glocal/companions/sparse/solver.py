@@ -1,19 +1,19 @@
-"""One linear scorer per label, for many labels at once: squared hinge by conjugate gradients.
+"""Training of linear scorers for many labels at once: squared hinge loss by conjugate gradients.
 
-Each label has a problem of its own, that of liblinear's L2-loss support vector machine,
+Each label has its own problem, that of liblinear's L2-loss support vector machine,
 
     min ½‖w − w₀‖² + ½b² + C Σ max(0, 1 − y (w·(x − μ) + w₀·x + b))²,
 
 with μ the mean of the texts x. All labels of a block share the texts, so that a step is two
-products of a sparse matrix with a dense one as wide as the block: many times the arithmetic of
-coordinate descent, which walks through one label's texts one by one, for each byte that is read.
+products of a sparse matrix with a dense one as wide as the block. For each byte it reads, this does
+many times the arithmetic of coordinate descent, which visits one label's texts one by one.
 
 - The solution is a sum of texts, w = w₀ + Σ a x. Everything is computed on the coefficients a,
   (texts, labels), which stay in the processor's cache; there are far more features than texts.
-- Taking the mean out of the texts keeps the bias from being entangled with frequent words; with it
-  a dozen steps do.
-- Directions are Polak and Ribière's. The loss along one is piecewise quadratic: the length of the
-  step comes from a few Newton steps on one number per label, without touching the texts.
+- Subtracting the mean from the texts decouples the bias from frequent words; a dozen steps are then
+  enough.
+- Directions are Polak and Ribière's. The loss along one is piecewise quadratic: the step
+  length comes from a few Newton steps on one number per label, without reading the texts.
 - The start is w₀ with bias −1, where a text without the label costs nothing yet.
 """
 
@@ -32,30 +32,30 @@ Floats = NDArray[np.float32]
 START_BIAS = -1.0
 _LINE_STEPS = 3
 _TINY = np.float32(1e-30)
-# A label whose squared gradient has shrunk this far is done: what is left is rounding.
+# A label has converged once its squared gradient shrinks by this factor; the rest is rounding.
 _CONVERGED = 1e-7
-# Features whose part of a product is computed at a time: with 64 labels one megabyte.
+# Features per partial product: one megabyte with 64 labels.
 _CHUNK_FEATURES = 4096
 
 
 @dataclass(frozen=True)
 class Positives:
-    """Which label of a block each text has, as (row, column) pairs."""
+    """The labels of a block that each text has, as (row, column) pairs."""
 
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
     n_labels: int
 
     def flip(self, values: Floats) -> None:
-        """Change the sign of `values` (texts, labels) where a text has the label, in place."""
+        """Negate `values` (texts, labels) in place where a text has the label."""
         values[self.rows, self.columns] *= -1
 
 
 class TextProducts:
-    """Products with the inner products of texts, XXᵀ, which are never stored.
+    """Products with the matrix of inner products of texts, XXᵀ, which is never stored.
 
-    The matrix is kept feature by feature, so that what is read out of order, the factor, is small
-    enough for the cache. A feature of a single text only adds to that text's product with itself.
+    The matrix is stored feature by feature, so that the factor, which is read out of order, fits
+    into the cache. A feature of a single text only adds to that text's product with itself.
 
     Args:
         features: (n, F) float32 CSR matrix of the texts.
@@ -77,14 +77,14 @@ class TextProducts:
         self.n_texts = features.shape[0]
 
     def __call__(self, factor: Floats) -> Floats:
-        """XXᵀ times a factor (n, k)."""
+        """Return XXᵀ times a factor (n, k)."""
         product = self._own * factor
         for chunk in self._chunks:
             product += chunk.T @ (chunk @ factor)
         return product
 
     def centred(self, factor: Floats) -> Floats:
-        """The same with the mean taken out of the texts; the factor's columns must sum to zero."""
+        """Return the product for centred texts; the factor's columns must sum to zero."""
         product = self(factor)
         product -= product.mean(axis=0)
         return product
@@ -101,11 +101,11 @@ def solve_block(
     """Train the scorers of a block of labels on the same texts.
 
     Args:
-        products: Of the texts.
-        positives: Which of them have which label.
-        cost: C, the price of an error.
-        iterations: How many steps to take.
-        start_scores: (n, k) w₀·x, by default zero.
+        products: Products with the texts' inner products.
+        positives: The labels of each text.
+        cost: SVM cost C.
+        iterations: Number of steps.
+        start_scores: (n, k) w₀·x; zero by default.
 
     Returns:
         Coefficients a (n, k), with w = w₀ + Xᵀa, and biases (k,), with scores w·x + b.
@@ -133,7 +133,7 @@ def solve_block(
 
 @dataclass(frozen=True)
 class _Gradient:
-    """The gradient of the loss at some point: coefficients of texts, biases, squared length."""
+    """A gradient of the loss: coefficients of texts, biases, squared length."""
 
     coefficients: Floats  # (n, k)
     bias: Floats  # (k,)
@@ -141,10 +141,10 @@ class _Gradient:
 
 
 class _Descent:
-    """Where the coefficients are and where they go.
+    """The state of the descent.
 
-    `coefficients` are those so far, `_toward` those of the direction, `_toward_scores` its centred
-    product with the texts. `open_labels` says which labels are still away from their minimum.
+    `coefficients` is the current point, `_toward` the direction, `_toward_scores` its centred
+    product with the texts. `open_labels` marks labels that have not converged yet.
     """
 
     def __init__(self, products: TextProducts, n_labels: int, cost: float) -> None:
@@ -160,7 +160,7 @@ class _Descent:
         self._first_norm = np.zeros(n_labels, np.float32)
 
     def direction(self, errors: Floats, bias: Floats) -> tuple[Floats, Floats]:
-        """The next direction's change of the scores and of the bias; takes over `errors`."""
+        """Return the next direction's change of scores and bias; `errors` is overwritten."""
         bias_gradient = errors.sum(axis=0) + bias
         errors += self.coefficients
         errors -= errors.mean(axis=0)
@@ -177,7 +177,7 @@ class _Descent:
         return self._toward_scores, self._bias_toward
 
     def _share_kept(self, gradient: _Gradient, scores: Floats, bias_scaled: Floats) -> Floats:
-        """How much of the last direction goes into the next one."""
+        """Return the share of the last direction that the next one keeps."""
         if self._last is None:
             self._first_norm = gradient.norm
             return np.zeros_like(gradient.norm)
@@ -189,17 +189,17 @@ class _Descent:
         return (change / np.maximum(self._last.norm, _TINY)).astype(np.float32)
 
     def quadratic(self, bias: Floats) -> tuple[Floats, Floats]:
-        """First and second derivative of the regulariser along the direction."""
+        """Return the first and second derivative of the regulariser along the direction."""
         slope = _dots(self.coefficients, self._toward_scores) + bias * self._bias_toward
         curvature = _dots(self._toward, self._toward_scores) + self._bias_toward**2
         return slope, curvature
 
     def advance(self, length: Floats) -> None:
-        """Go that far along the direction."""
+        """Move this far along the direction."""
         self.coefficients += length * self._toward
 
     def mean_score(self) -> Floats:
-        """w·μ without w₀: what the bias has to give back when the mean is put back in."""
+        """Return w·μ without w₀, which the bias absorbs when texts are not centred."""
         scores: Floats = self._products(self.coefficients).mean(axis=0)
         return scores
 
@@ -216,7 +216,7 @@ def _first_slack(n_texts: int, positives: Positives, start_scores: Floats | None
 def _line_search(
     slack: Floats, change: Floats, cost: float, *, slope: Floats, curvature: Floats
 ) -> Floats:
-    """How far to go along each label's direction: where the derivative of its loss is zero."""
+    """Return the step length of each label, where the derivative of its loss is zero."""
     length = np.zeros(slack.shape[1], np.float32)
     for _ in range(_LINE_STEPS):
         active = change * (slack > length * change)
@@ -227,6 +227,6 @@ def _line_search(
 
 
 def _dots(left: Floats, right: Floats) -> Floats:
-    """The dot product of each column of `left` with the same of `right`."""
+    """Return the dot product of each column of `left` with that of `right`."""
     products: Floats = np.einsum("ij,ij->j", left, right)
     return products

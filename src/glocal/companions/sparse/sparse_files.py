@@ -1,4 +1,4 @@
-"""The files of a sparse model: JSON, Parquet and plain arrays, nothing that executes.
+"""The files of a sparse model: JSON, Parquet and npy, nothing that executes.
 
     sparse.json        format version, settings, sizes
     words-PART.parquet words of a part (`text`, `title`, `pieces`)
@@ -7,8 +7,8 @@
     weights-*.npy      the CSR matrix (features, labels): values, columns, bounds
     biases.npy         (labels,)
 
-The weights are mapped into memory when a model is loaded: opening it is quick, and several
-processes share one copy.
+Weights are memory-mapped when a model is loaded: opening it is quick, and several processes share
+one copy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WEIGHTS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
 def write_model(
     folder: str | Path, vectoriser: Vectoriser, scorer: LinearScorer, config: SparseConfig
 ) -> None:
-    """Write a model to a folder, which appears complete or not at all."""
+    """Write a model to a folder atomically."""
     with temporary_dir(folder) as temporary:
         for part in vectoriser.parts:
             table = pa.table({"word": pa.array(part.vocabulary.words, pa.string())})
@@ -75,8 +75,8 @@ def read_model(folder: str | Path) -> tuple[Vectoriser, LinearScorer, SparseConf
         config = SparseConfig(**about["config"])
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise ModelError(
-            f"{source}: not a readable sparse model ({str(error).splitlines()[0]:.120}); save the "
-            "model again"
+            f"{source}: not a readable sparse model ({str(error).splitlines()[0]:.120}); copy the "
+            "folder again, or train the model again"
         ) from error
     _check_sizes(vectoriser, scorer, about, source)
     return vectoriser, scorer, config
@@ -100,7 +100,7 @@ def _check_sizes(
     if seen != expected or not whole:
         raise ModelError(
             f"{source}: the files do not belong together: features and labels are {seen}, "
-            f"{expected} are expected; save the model again"
+            f"{expected} are expected; copy the folder again"
         )
 
 

@@ -1,11 +1,11 @@
-"""A linear model on TF-IDF features: trained in minutes on a CPU, explained by its weights.
+"""A linear model of TF-IDF features, trained in minutes on a CPU and explained by its weights.
 
 - Features: words and pairs of neighbouring words, of the text and of its first line (`vectoriser`).
 - One linear scorer per label, trained with squared hinge on the texts a label could be confused on
-  (`training`, `solver`); scores are log-odds, calibrated on texts held out.
-- Labels without a training text are scored too: by their names (`names`) unless `name_weight` is 0,
-  below every other label otherwise.
-- The weights are sparse; they are the explanation (`explain`).
+  (`sparse_training`, `solver`); scores are log-odds, calibrated on held-out texts (`platt`).
+- Labels without a training text are scored by their names (`unseen_labels`); with `name_weight` 0
+  they rank below every other label.
+- The weights are sparse; explanations are read off them (`explain`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from glocal.companions.sparse.platt import calibrate, held_out_texts
 from glocal.companions.sparse.sparse_files import read_model, write_model
-from glocal.companions.sparse.sparse_scoring import LinearScorer, scores_at, top_labels
+from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 from glocal.companions.sparse.sparse_training import LinearTrainer
 from glocal.companions.sparse.threads import n_threads
 from glocal.companions.sparse.unseen_labels import score_unseen
@@ -56,7 +56,6 @@ class SparseModel:
         labels: LabelSpace,
         config: SparseConfig | None = None,
         *,
-        dev: Corpus | None = None,
         seed: int = 0,
         threads: int = 0,
         progress: StagedProgress | None = None,
@@ -67,11 +66,9 @@ class SparseModel:
             train: The training texts with their labels.
             labels: The labels to score, in the order of the model's columns.
             config: The settings.
-            dev: Texts to calibrate the probabilities on; without them some training texts are held
-                out for it.
-            seed: Of everything random.
-            threads: How many to use, 0 for as many cores as there are; the result is the same.
-            progress: Receives how much of each stage is done.
+            seed: Random seed.
+            threads: Number of threads, 0 for all cores; the result does not depend on it.
+            progress: Receives the progress of each stage.
 
         Raises:
             DataError: No text has a word that is a feature.
@@ -87,9 +84,8 @@ class SparseModel:
             raise DataError(
                 f"none of the {len(train)} texts has a word{shared} add texts", path=train.source
             )
-        gold = train_gold = labels.encode(train)[:, : len(labels)]
-        train_features = features
-        held = held_out_texts(gold, seed=seed) if dev is None else np.empty(0, dtype=np.int64)
+        gold = labels.encode(train)[:, : len(labels)]
+        held = held_out_texts(gold, seed=seed)
         kept = np.setdiff1d(np.arange(len(train)), held)
         scorer = LinearTrainer(
             features if not len(held) else features[kept],
@@ -100,18 +96,14 @@ class SparseModel:
             threads=threads,
             progress=progress,
         ).fit()
-        if dev is not None:
-            features, gold = vectoriser.transform(dev.texts()), labels.encode(dev)
-            held = np.arange(len(dev))
         scorer = calibrate(scorer, features[held], gold[held], threads=threads)
         if config.name_weight:
-            names = name_forms(labels)
-            scorer = score_unseen(scorer, vectoriser, names, train_features, train_gold, seed=seed)
+            scorer = score_unseen(scorer, vectoriser, name_forms(labels), features, gold, seed=seed)
         return cls(vectoriser, scorer, config)
 
     @property
     def n_labels(self) -> int:
-        """How many labels are scored."""
+        """Number of labels."""
         return self.scorer.n_labels
 
     def topk(
@@ -122,16 +114,16 @@ class SparseModel:
         allowed: NDArray[np.bool_] | None = None,
         threads: int = 1,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The likeliest labels of each text.
+        """Return the most probable labels of each text.
 
         Args:
             texts: The texts.
-            k: How many labels.
-            allowed: (L,) or (n, L) which labels may come; all by default.
-            threads: How many to use, 0 for as many cores as there are.
+            k: Labels per text.
+            allowed: (L,) or (n, L) bool, labels that may be returned; all by default.
+            threads: Number of threads, 0 for all cores.
 
         Returns:
-            Labels (n, k) int64, likeliest first, equal ones by index, -1 where fewer are allowed;
+            Labels (n, k) int64, most probable first, ties by index, -1 where fewer are allowed;
             their probabilities (n, k) float32, 0 there.
         """
         threads = n_threads(threads)
@@ -139,49 +131,22 @@ class SparseModel:
         indices, logits = top_labels(self.scorer, features, k, allowed=allowed, threads=threads)
         return indices, _probability(logits)
 
-    def score(
-        self, texts: Sequence[str], candidates: NDArray[np.int64], *, threads: int = 1
-    ) -> NDArray[np.float32]:
-        """The probabilities of given labels.
-
-        Args:
-            texts: The texts.
-            candidates: (n, m) labels of each text, -1 for none.
-            threads: How many to use, 0 for as many cores as there are.
-
-        Returns:
-            (n, m) float32, the same numbers as `topk` gives, 0 where there is no candidate.
-        """
-        threads = n_threads(threads)
-        features = self.vectoriser.transform(texts, threads=threads)
-        candidates = np.asarray(candidates, dtype=np.int64)
-        return _probability(scores_at(self.scorer, features, candidates, threads=threads))
-
-    def logit(self, text: str, label: int) -> float:
-        """The log-odds of one label."""
-        features = self.vectoriser.transform([text])
-        return float(scores_at(self.scorer, features, np.array([[label]]))[0, 0])
-
     def explain(self, text: str, label: int) -> list[Contribution]:
-        """What speaks for a label and against it.
+        """Return the words that speak for a label or against it.
 
         Args:
             text: The text.
-            label: The label's index.
+            label: Index of the label.
 
         Returns:
-            The words and pairs with a weight, the strongest first. Their weights and `bias(label)`
-            sum to `logit(text, label)`.
+            Words and word pairs with a weight, strongest first. Their weights and the label's bias
+            add up to its log-odds.
         """
         weights = self.scorer.weights[:, [label]].toarray().ravel()
         return contributions(self.vectoriser, weights, text)
 
-    def bias(self, label: int) -> float:
-        """The log-odds of a label in a text without any known word."""
-        return float(self.scorer.biases[label])
-
     def save(self, folder: str | Path) -> None:
-        """Write the model to a folder of its own, atomically."""
+        """Write the model into a folder of its own, atomically."""
         write_model(folder, self.vectoriser, self.scorer, self.config)
 
     @classmethod
@@ -195,15 +160,15 @@ class SparseModel:
 
 
 def _name_features(vectoriser: Vectoriser, labels: LabelSpace, config: SparseConfig) -> Any:
-    """(F, L) features of the labels' names, None where they do not count."""
+    """Return (F, L) features of the labels' names; None where names do not count."""
     if not config.name_weight:
         return None
-    # A label without a name is called by its id, and a number in a text is hardly that label.
+    # The name of a label without one is its id; a number in a text hardly means that label.
     return vectoriser.transform([telling_name(name) for name in labels.names]).T.tocsc()
 
 
 def _probability(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    # Cut where float32 would round to one; −inf, the mark of an empty place, becomes 0.
+    # Clipped where float32 would round to one; −inf, the mark of an empty place, becomes 0.
     small = np.exp(-np.abs(np.minimum(logits, _LARGEST_LOGIT)))
     probability: NDArray[np.float32] = np.where(logits >= 0, 1 / (1 + small), small / (1 + small))
     return probability

@@ -1,7 +1,7 @@
-"""Scores of texts from sparse weights: the best labels, or any labels asked for.
+"""Scores of texts from sparse weights, and the best labels.
 
-The product of features and weights is sparse times sparse and becomes dense for a few texts at a
-time, never for all of them.
+The product of features and weights, both sparse, is made dense for a few texts at a time, never for
+all of them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from glocal.companions.sparse.threads import ordered_map
 
-__all__ = ["LinearScorer", "scores_at", "top_labels"]
+__all__ = ["LinearScorer", "top_labels"]
 
 CHUNK_CELLS = 4_000_000
 
 
 @dataclass(frozen=True)
 class LinearScorer:
-    """One linear function of the features per label.
+    """One linear function of the features for each label.
 
     Args:
         weights: (F, L) float32 CSR matrix.
@@ -34,11 +34,11 @@ class LinearScorer:
 
     @property
     def n_labels(self) -> int:
-        """How many labels there are."""
+        """Number of labels."""
         return len(self.biases)
 
     def scores(self, features: Any) -> NDArray[np.float32]:
-        """(n, L) scores of the texts of a CSR matrix; meant for few texts at a time."""
+        """Return the scores (n, L) of the texts of a CSR matrix; meant for a few texts."""
         scores: NDArray[np.float32] = (features @ self.weights).toarray()
         scores += self.biases
         return scores
@@ -52,18 +52,18 @@ def top_labels(
     allowed: NDArray[np.bool_] | None = None,
     threads: int = 1,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The best labels of each text.
+    """Return the best labels of each text.
 
     Args:
         scorer: The weights.
         features: (n, F) CSR matrix of the texts.
-        k: How many labels.
-        allowed: (L,) or (n, L) which labels may come; all by default.
-        threads: How many to use.
+        k: Labels per text.
+        allowed: (L,) or (n, L) bool, labels that may be returned; all by default.
+        threads: Number of threads.
 
     Returns:
-        Labels (n, k), best first, equal scores by label, -1 where fewer are allowed; their scores,
-        -inf there.
+        Labels (n, k), best first, ties by label, -1 where fewer are allowed; their scores, -inf
+        there.
     """
     width = min(k, scorer.n_labels)
 
@@ -84,35 +84,8 @@ def top_labels(
     return indices, scores
 
 
-def scores_at(
-    scorer: LinearScorer, features: Any, candidates: NDArray[np.int64], *, threads: int = 1
-) -> NDArray[np.float32]:
-    """The scores of given labels.
-
-    Args:
-        scorer: The weights.
-        features: (n, F) CSR matrix of the texts.
-        candidates: (n, m) labels of each text; -1 for none.
-        threads: How many to use.
-
-    Returns:
-        (n, m) scores, -inf where there is no candidate.
-    """
-
-    def at(rows: slice) -> NDArray[np.float32]:
-        labels = candidates[rows]
-        found = np.take_along_axis(scorer.scores(features[rows]), np.maximum(labels, 0), axis=1)
-        return np.where(labels >= 0, found, np.float32(-np.inf))
-
-    scores = np.empty(candidates.shape, dtype=np.float32)
-    chunks = list(_chunks(features.shape[0], scorer.n_labels))
-    for rows, values in zip(chunks, ordered_map(at, chunks, threads=threads), strict=True):
-        scores[rows] = values
-    return scores
-
-
 def _top(scores: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The k largest of each row, ties by column, also at the edge."""
+    """Return the k largest of each row; ties are broken by column, also at the k-th place."""
     n_labels = scores.shape[1]
     if k < n_labels:
         edge = np.partition(scores, n_labels - k, axis=1)[:, n_labels - k, None]

@@ -1,13 +1,13 @@
-"""Which texts each label is trained on, and the training of all labels.
+"""Training of one linear scorer per label, and the choice of the texts each is trained on.
 
-- Labels are clustered by their texts. Those of a cluster are trained together (`solver`) on the
-  texts that have one of them, those that a matcher takes for the cluster, and a random sample: the
-  texts a label could be confused on. All others would satisfy the margin anyway.
+- Labels are clustered by their texts. The labels of a cluster are trained together (`solver`) on
+  the texts that have one of them, the texts that a matcher assigns to the cluster, and a random
+  sample: the texts a label could be confused on. All others would satisfy the margin anyway.
 - The matcher is the same model with clusters as its labels, so that with very many labels it is
-  clustered in turn; up to `DIRECT_LABELS` are trained on every text.
+  clustered in turn; up to `DIRECT_LABELS` labels are trained on every text.
 - Weights below a threshold are dropped.
-- Clusters are independent and draw from random streams of their own: the result does not depend on
-  how many threads there are.
+- Clusters are independent and have their own random streams: the result does not depend on the
+  number of threads.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from glocal.progress import StagedProgress
 __all__ = ["LinearTrainer"]
 
 DIRECT_LABELS = 1024
-# The matcher only has to find the texts worth training on: few steps on frequent features do.
+# The matcher only has to find texts worth training on: a few steps on frequent features suffice.
 MATCHER_ITERATIONS = 6
 MATCHER_FEATURES = 16_384
-# Features whose weights are dense at a time, before the small ones are dropped.
+# Features whose weights are held dense at a time, before small ones are dropped.
 CHUNK_FEATURES = 16_384
 
 
 @dataclass(frozen=True)
 class _Weights:
-    """The weights of one cluster, those below the threshold left out."""
+    """The weights of one cluster above the threshold."""
 
     labels: NDArray[np.int64]
     features: NDArray[np.int64]
@@ -56,8 +56,8 @@ class LinearTrainer:
         labels: (n, L) CSR matrix of ones.
         config: The settings.
         names: (F, L) CSC matrix of features of the labels' names, or None.
-        seed: Of everything random.
-        threads: How many to use.
+        seed: Random seed.
+        threads: Number of threads.
         progress: Receives how much of each stage is done.
     """
 
@@ -99,7 +99,7 @@ class LinearTrainer:
         return [self._trained[members] for members in clusters]
 
     def _match(self, labels: Any) -> Sequence[NDArray[np.int64]] | None:
-        """The texts each cluster is trained on besides those it has to; None for every text."""
+        """Return texts to train each cluster on beyond its own; None for every text."""
         n_clusters = len(self._clusters)
         if n_clusters <= self._config.beam or self._by_label.shape[1] <= DIRECT_LABELS:
             return None
@@ -132,7 +132,7 @@ class LinearTrainer:
         return matrix
 
     def _texts(self, cluster: int) -> NDArray[np.int64]:
-        """The texts a cluster is trained on, sorted."""
+        """Return the texts a cluster is trained on, sorted."""
         n_texts = self._features.shape[0]
         if self._texts_of is None:
             return np.arange(n_texts)
@@ -163,7 +163,7 @@ class LinearTrainer:
         prior: Any,
         biases: NDArray[np.float32],
     ) -> _Weights:
-        """The weights above the threshold; they are dense for a few features at a time."""
+        """Return the weights above the threshold, held dense for a few features at a time."""
         used = np.diff(by_feature.indptr) > 0
         if prior is not None:
             used |= np.diff(prior.indptr) > 0
@@ -183,7 +183,7 @@ class LinearTrainer:
         )
 
     def _prior(self, members: NDArray[np.int64]) -> Any:
-        """(F, k) weights that the labels' names give them; None where names do not count."""
+        """Return (F, k) prior weights from the labels' names; None where names do not count."""
         if self._names is None:
             return None
         return (self._names[:, members] * np.float32(self._config.name_weight)).tocsr()
@@ -196,7 +196,7 @@ class LinearTrainer:
         for block in blocks:
             biases[block.labels] = block.biases
         never = np.setdiff1d(np.arange(n_labels), self._trained)
-        # Below every trained label: without evidence a label nobody has seen must not come first.
+        # Below every trained label: without evidence a label without texts must not rank first.
         biases[never] = biases.min()
         rows, columns, values = (
             np.concatenate([getattr(block, name) for block in blocks])
@@ -208,7 +208,7 @@ class LinearTrainer:
 
 
 def _restrict(features: Any, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Any:
-    """Some rows and some columns of a CSR matrix; faster than indexing it twice."""
+    """Return some rows and columns of a CSR matrix; faster than indexing it twice."""
     from scipy.sparse import csr_matrix
 
     chosen = features[rows]
@@ -221,7 +221,7 @@ def _restrict(features: Any, rows: NDArray[np.int64], columns: NDArray[np.int64]
 
 
 def _most_frequent(features: Any, n_columns: int) -> Any:
-    """The columns that are in the most rows, at most so many."""
+    """Return the columns that occur in most rows, at most `n_columns`."""
     if features.shape[1] <= n_columns:
         return features
     frequency = np.bincount(features.indices, minlength=features.shape[1])

@@ -1,14 +1,13 @@
-"""Word numbers of a corpus on disk between two passes over them.
+"""A temporary file of word ids between two passes over a corpus.
 
-Texts are cut into words once; what is counted in one pass and built in the next reads four bytes
-a word back from a temporary file, so that memory does not grow with the corpus.
+Texts are split into words once; the second pass reads four bytes a word back from the file, so that
+memory does not grow with the corpus.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,26 +16,19 @@ __all__ = ["WordSpool"]
 
 
 class WordSpool:
-    """Batches of word numbers in a temporary file that goes when the spool is closed."""
+    """Batches of word ids in a temporary file, which is deleted when the spool is closed."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._lengths: list[NDArray[np.int64]] = []
         self._sizes: list[int] = []
 
-    def __enter__(self) -> WordSpool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Delete the file."""
         self._file.close()
 
     def add(self, lengths: NDArray[np.int64], ids: NDArray[np.int32]) -> None:
-        """Keep a batch: how many words each of its texts has, and the words of all of them."""
+        """Append a batch: the number of words of each text, and the ids of all words."""
         self._file.write(ids.astype(np.int32).tobytes())
         self._lengths.append(lengths)
         self._sizes.append(len(ids))

@@ -1,4 +1,4 @@
-"""Work on several threads whose results come in order and never pile up.
+"""A parallel map on threads that yields results in order and holds few of them at a time.
 
 Arrow, numpy and scipy release Python's lock inside their loops, so threads are enough and nothing
 has to be copied between processes.
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 def n_threads(threads: int) -> int:
-    """How many threads to use: as many as asked for, or with 0 as many as this process may."""
+    """Return the number of threads to use; 0 stands for all cores this process may use."""
     if threads > 0:
         return threads
     if hasattr(os, "sched_getaffinity"):
@@ -34,9 +34,9 @@ def ordered_map(
     """Apply a function to each item and yield the results in the items' order.
 
     Args:
-        function: What to do; it must not depend on the order of the calls.
-        items: Drawn only as results are taken, so that a generator is never read far ahead.
-        threads: How many at a time; 1 computes in the caller's thread.
+        function: The function; it must not depend on the order of the calls.
+        items: Consumed only as results are taken, so that a generator is never read far ahead.
+        threads: Number of threads; 1 computes in the caller's thread.
     """
     if threads == 1:
         yield from map(function, items)

@@ -1,16 +1,15 @@
-"""Labels that no training text has, scored by their names.
+"""Scores of labels without training texts, from their names.
 
-- A label's features are the words and pairs of its names, and words that differ from one of them
-  only in their last letters (`fishery`, `fisheries`), which holds in any inflected language. Pieces
-  of words do not count: a label nobody has seen takes more than a likeness of spelling.
-- Names become log-odds without a training text of the label: the rarest labels that have texts are
-  looked at as if they had none. How often a name as much in the text as this one was right for them
-  gives slope and shift (Platt).
-- A label that was never seen is rarer still. By Good and Turing's estimate all such labels together
-  come as often as all those seen once; the shift is lowered accordingly.
-- A name that is in many training texts, none of which has the label, speaks against the label: with
-  E texts expected to have it and none that has, its odds are divided by 1 + E (the posterior mean
-  of a Poisson rate under a prior of mean and deviation 1).
+- A label's features are the words and word pairs of its names, and words that differ from one of
+  them only in their last letters (`fishery`, `fisheries`), as in any inflected language. Pieces of
+  words are not used: similar spelling is too little evidence for such a label.
+- The calibration comes from the rarest labels that have texts, treated as if they had none: how
+  often a name match of a given strength was right gives slope and shift (Platt).
+- A label without texts is rarer still. By Good and Turing's estimate all such labels together occur
+  as often as all labels with a single text; the shift is lowered accordingly.
+- A name that occurs in many training texts, none of which has the label, is evidence against it:
+  with E texts expected to have the label and none that has it, its odds are divided by 1 + E (the
+  posterior mean of a Poisson rate under a prior of mean and deviation 1).
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ from glocal.companions.sparse.word_features import Vocabulary
 
 __all__ = ["name_features", "score_unseen", "words_like"]
 
-LIKE_WEIGHT = 0.7  # of a word that is only like one of the name
-ENDING = 3  # letters at the end that two like words may differ in
-BEGINNING = 4  # letters they share at least
+LIKE_WEIGHT = 0.7  # weight of a word that is only similar to one of the name
+ENDING = 3  # last letters in which similar words may differ
+BEGINNING = 4  # first letters they must share
 RARE_LABELS = 2000
-RARE_TEXTS = 5  # a rare label has at most so many
+RARE_TEXTS = 5  # most texts of a rare label
 CALIBRATION_TEXTS = 8192
 CHUNK_CELLS = 4_000_000
-FEWEST_HITS = 10  # with fewer, the rare labels tell nothing
+FEWEST_HITS = 10  # with fewer, the rare labels are not informative
 USUAL_SLOPE = 10.0
 
 
 def words_like(word: str, vocabulary: Vocabulary) -> Iterator[int]:
-    """The features of words that begin like a word and end otherwise."""
+    """Yield the features of words with the same beginning and another ending."""
     if len(word) < BEGINNING or not word.isalpha():
         return
     stem, words = word[: max(BEGINNING, len(word) - ENDING)], vocabulary.words
@@ -56,7 +55,7 @@ def words_like(word: str, vocabulary: Vocabulary) -> Iterator[int]:
 
 
 def name_features(vectoriser: Vectoriser, names: Sequence[str]) -> Any:
-    """The features of names and of words like theirs.
+    """Return the features of names and of similar words.
 
     Returns:
         (F, names) float32 CSC matrix, columns of length one or empty.
@@ -68,7 +67,7 @@ def name_features(vectoriser: Vectoriser, names: Sequence[str]) -> Any:
 
 
 def _part_rows(part: Part, names: Sequence[str]) -> Any:
-    """(names, features of the part): IDF of a name's own words, and less of those like them."""
+    """Return (names, features of the part): IDF of a name's words, and less for similar ones."""
     from scipy.sparse import csr_matrix
 
     vocabulary = part.vocabulary
@@ -110,12 +109,12 @@ def score_unseen(
     """Give labels without a training text the weights of their names.
 
     Args:
-        scorer: Of all labels, calibrated; those without a text have no weights.
-        vectoriser: Of the features.
-        names: Of every label, empty for none.
+        scorer: Calibrated scorer of all labels; labels without texts have no weights.
+        vectoriser: Turns names into features.
+        names: Name of every label, empty for none.
         features: (n, F) CSR matrix of training texts.
         gold: (n, L) CSR matrix of their labels.
-        seed: Of the texts and labels looked at.
+        seed: Random seed of the texts and labels used.
     """
     counts = np.bincount(gold.indices, minlength=gold.shape[1])
     unseen = np.flatnonzero(counts == 0)
@@ -131,7 +130,7 @@ def score_unseen(
     expected = _expected_texts(LinearScorer(named, _constant(shift, len(unseen))), features[texts])
     expected *= features.shape[0] / len(texts)
     biases = scorer.biases.copy()
-    # Without evidence a label nobody has seen must not come before one that is known.
+    # Without evidence a label without texts must not rank above one that has some.
     lowest = min(shift, float(biases[counts > 0].min(initial=shift)))
     biases[unseen] = lowest - np.log1p(expected)
     entries = named.tocoo()
@@ -150,7 +149,7 @@ def _scaling(
     *,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """Slope and shift of a name's likeness to a text, from rare labels with a name and texts."""
+    """Return slope and shift of name matches, fitted on rare labels with a name and texts."""
     usual = USUAL_SLOPE, math.log(0.5 / (features.shape[0] + 1))
     named = np.array([bool(name) for name in names])
     rare = rng.permutation(np.flatnonzero((counts > 0) & (counts <= RARE_TEXTS) & named))
@@ -173,7 +172,7 @@ def _scaling(
 
 
 def _expected_texts(scorer: LinearScorer, features: Any) -> NDArray[np.float64]:
-    """(L,) how many of the texts should have each label by its name, beyond those by chance."""
+    """Return (L,) the texts expected to have each label by its name, beyond chance."""
     chance = 1 / (1 + np.exp(-scorer.biases.astype(np.float64)))
     total = np.zeros(scorer.n_labels)
     size = max(1, CHUNK_CELLS // max(1, scorer.n_labels))

@@ -1,17 +1,17 @@
-"""Texts into TF-IDF features: words and pairs of words, of the whole text and of its first line.
+"""TF-IDF features of texts: words and word pairs of the whole text and of its first line.
 
-- Short texts, which share few words, have pieces of words for features as well.
+- Short texts, which share few words, also have pieces of words as features.
 - The weight of a feature is (1 + ln count) · idf. The features of the whole text are scaled to
   length one, those of the first line to `title_weight`, those of pieces to one, and all together to
   one.
-- Fitting reads the corpus once, batch by batch; what grows with it is the matrix of features.
-- Texts without a known word get an empty row.
+- Fitting reads the corpus once, batch by batch; only the matrix of features grows with it.
+- Texts without a known word have an empty row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,18 +30,18 @@ from glocal.progress import StagedProgress
 __all__ = ["PIECES", "TITLE", "Part", "Vectoriser", "settled"]
 
 BATCH_TEXTS = 2048
-SHORT_TEXTS = 50  # words on average, up to which pieces of words are features too
-FEW_TEXTS = 20_000  # of a small corpus, where a word of a single text counts
-_COUNTED = 1000  # texts whose words are counted for that
+SHORT_TEXTS = 50  # mean words up to which pieces of words are features too
+FEW_TEXTS = 20_000  # texts of a small corpus, where a word of a single text is a feature
+_COUNTED = 1000  # texts the mean number of words is estimated from
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of every text with features of its own.
+    """A part of every text with its own features.
 
     Args:
         name: `text`, `title` or `pieces`.
-        weight: How long its features are beside those of the whole text.
+        weight: Length of its features relative to those of the whole text.
         vocabulary: Its features.
     """
 
@@ -50,7 +50,7 @@ class Part:
     vocabulary: Vocabulary
 
     def cut(self, texts: Sequence[str] | pa.Array) -> WordBatch:
-        """The words (or pieces) of this part of some texts."""
+        """Return the words (or pieces) of this part of some texts."""
         return _PARTS[self.name](texts)
 
 
@@ -66,7 +66,7 @@ class Vectoriser:
     """Turns texts into rows of a sparse matrix.
 
     Args:
-        parts: The parts whose features stand side by side, in the order of the columns.
+        parts: The parts whose features are the columns, in this order.
     """
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -74,7 +74,7 @@ class Vectoriser:
 
     @property
     def n_features(self) -> int:
-        """The number of columns."""
+        """Number of columns."""
         return sum(len(part.vocabulary) for part in self.parts)
 
     @classmethod
@@ -86,13 +86,13 @@ class Vectoriser:
         threads: int = 1,
         progress: StagedProgress | None = None,
     ) -> tuple[Vectoriser, Any]:
-        """Choose the features of a corpus and weigh them in its texts.
+        """Choose the features of a corpus and weight them in its texts.
 
         Args:
             corpus: The training texts.
-            config: Which features there are.
-            threads: How many to use.
-            progress: Receives how many texts are read.
+            config: The settings.
+            threads: Number of threads.
+            progress: Receives the number of texts read.
 
         Returns:
             The vectoriser, and the CSR matrix (texts, features) of the corpus, float32.
@@ -101,7 +101,7 @@ class Vectoriser:
         weights = {TEXT: 1.0, TITLE: config.title_weight, PIECES: float(config.pieces == "on")}
         weights = {name: weight for name, weight in weights.items() if weight}
         with ExitStack() as stack:
-            spools = {name: stack.enter_context(WordSpool()) for name in weights}
+            spools = {name: stack.enter_context(closing(WordSpool())) for name in weights}
             builders = {name: VocabularyBuilder(spool) for name, spool in spools.items()}
             _read_words(corpus, builders, threads=threads, progress=progress)
             parts, counted = [], []
@@ -115,7 +115,7 @@ class Vectoriser:
             return vectoriser, _stack(rows, n_features=vectoriser.n_features)
 
     def transform(self, texts: Sequence[str], *, threads: int = 1) -> Any:
-        """Weigh the features of texts.
+        """Return the weighted features of texts.
 
         Returns:
             A CSR matrix (texts, features), float32, rows of length one or empty.
@@ -133,7 +133,7 @@ class Vectoriser:
         return self._weigh(counted)
 
     def _weigh(self, counted: Iterable[Counts]) -> Counts:
-        """Put the parts' weighed features side by side, text by text."""
+        """Join the weighted features of all parts, text by text."""
         rows, columns, values, offset = [], [], [], 0
         n_texts = 0
         for part, counts in zip(self.parts, counted, strict=True):
@@ -153,7 +153,7 @@ class Vectoriser:
 
 
 def settled(config: SparseConfig, corpus: Corpus) -> SparseConfig:
-    """What is left to the texts, decided: whether there are pieces, and how rare a word may be."""
+    """Resolve settings that depend on the texts: use of pieces, and the rarest words kept."""
     pieces, fewest = config.pieces, config.min_words
     if pieces == "auto":
         places = np.linspace(0, len(corpus) - 1, min(len(corpus), _COUNTED)).astype(np.int64)
@@ -211,7 +211,7 @@ def _to_unit_length(
 
 
 def _stack(batches: Iterable[Counts], *, n_features: int) -> Any:
-    """One CSR matrix of the rows of all batches."""
+    """Return one CSR matrix of the rows of all batches."""
     from scipy.sparse import csr_matrix
 
     indptr, indices, values, offset = [np.zeros(1, dtype=np.int64)], [], [], 0
@@ -224,11 +224,5 @@ def _stack(batches: Iterable[Counts], *, n_features: int) -> Any:
     empty = (np.empty(0, np.int32), np.empty(0, np.float32))
     # 32-bit bounds where they fit: scipy then works on the indices as they are, without copies.
     narrow = bounds if offset > np.iinfo(np.int32).max else bounds.astype(np.int32)
-    return csr_matrix(
-        (
-            np.concatenate([empty[1], *values]),
-            np.concatenate([empty[0], *indices]),
-            narrow,
-        ),
-        shape=(len(bounds) - 1, n_features),
-    )
+    parts = np.concatenate([empty[1], *values]), np.concatenate([empty[0], *indices]), narrow
+    return csr_matrix(parts, shape=(len(bounds) - 1, n_features))

@@ -1,11 +1,11 @@
-"""Which words and pairs of neighbouring words are features, and how they are counted in texts.
+"""The vocabulary of words and word pairs, and their counts in texts.
 
-- `VocabularyBuilder` counts in two passes over word numbers: how many texts each word is in, then
-  how many texts each pair of kept words is in.
+- `VocabularyBuilder` makes two passes over word ids: it counts the texts with each word, then the
+  texts with each pair of kept words.
 - A pair is one integer, `first · n_words + second`: counting and looking up pairs are sorts and
   binary searches on integers, never strings.
-- Features are ordered by spelling, pairs by their words: the same texts give the same columns
-  whatever the batches and threads.
+- Features are ordered by spelling, pairs by their words: the same texts give the same columns for
+  any batches and threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FREQUENT_TEXTS = 1000
 
 @dataclass(frozen=True)
 class Counts:
-    """How often each feature occurs in each of some texts, as the parts of a CSR matrix."""
+    """Counts of features in texts, as the parts of a CSR matrix."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -45,7 +45,7 @@ class Vocabulary:
         words: The words, sorted; word i is feature i.
         pairs: Sorted, `first · n_words + second`; pair j is feature `n_words + j`.
         idf: (features,) float32, ln((1 + n) / (1 + texts with the feature)) + 1; 0 for a word that
-            is too frequent to count by itself and only serves pairs.
+            is too frequent to be a feature and is only used in pairs.
     """
 
     words: list[str] = field(repr=False)
@@ -61,19 +61,19 @@ class Vocabulary:
         return {word: feature for feature, word in enumerate(self.words)}
 
     def name(self, feature: int) -> str:
-        """The word or pair of words behind a feature."""
+        """Return the word or word pair of a feature."""
         if feature < len(self.words):
             return self.words[feature]
         first, second = divmod(int(self.pairs[feature - len(self.words)]), len(self.words))
         return f"{self.words[first]} {self.words[second]}"
 
     def word_ids(self, words: Iterable[str]) -> NDArray[np.int32]:
-        """The feature of each word, -1 for those that are none."""
+        """Return the feature of each word, -1 for unknown words."""
         get = self.index.get
         return np.array([get(word, -1) for word in words], dtype=np.int32)
 
     def pair_ids(self, ids: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The feature of each pair of neighbours in a sequence of words, -1 for those without."""
+        """Return the feature of each pair of neighbours in a sequence of words, -1 for none."""
         if not len(self.pairs) or len(ids) < 2:
             return np.full(max(0, len(ids) - 1), -1, dtype=np.int64)
         keys = _pair_keys(ids, len(self.words))
@@ -84,8 +84,8 @@ class Vocabulary:
         """Count the features of a batch of texts.
 
         Args:
-            lengths: (texts,) how many words each has.
-            ids: The feature of every word, -1 for words that are none.
+            lengths: (texts,) number of words.
+            ids: The feature of every word, -1 for unknown words.
         """
         documents = np.repeat(np.arange(len(lengths)), lengths)
         pairs = self.pair_ids(ids)
@@ -104,7 +104,7 @@ class Vocabulary:
 
 
 def _pair_keys(ids: NDArray[np.int32], n_words: int) -> NDArray[np.int64]:
-    """One integer for each two neighbours, -1 where one of them is no feature."""
+    """Return one integer for each two neighbours, -1 where one of them is unknown."""
     first, second = ids[:-1].astype(np.int64), ids[1:].astype(np.int64)
     return np.where((first >= 0) & (second >= 0), first * n_words + second, -1)
 
@@ -123,7 +123,7 @@ class VocabularyBuilder:
         self._n_documents = 0
 
     def add(self, batch: WordBatch) -> None:
-        """Take in the words of a batch of texts."""
+        """Add the words of a batch of texts."""
         ids = self._ids
         numbers = np.array([ids.setdefault(w, len(ids)) for w in batch.words], dtype=np.int32)
         while len(ids) > len(self._texts):
@@ -136,11 +136,11 @@ class VocabularyBuilder:
         """Choose the features.
 
         Args:
-            config: In how few and in how many texts words and pairs may be.
-            threads: How many to count with.
+            config: Limits on the number of texts of words and pairs.
+            threads: Number of threads.
 
         Returns:
-            The vocabulary, and for each word number of the spool its feature, -1 for none.
+            The vocabulary, and the feature of each word id of the spool, -1 for none.
         """
         words = list(self._ids)
         kept = np.flatnonzero(self._texts[: len(words)] >= config.min_words)
@@ -157,7 +157,7 @@ class VocabularyBuilder:
         return Vocabulary([words[i] for i in kept], keys, idf.astype(np.float32)), features
 
     def _most_texts(self, share: float) -> float:
-        # In a small corpus a word of many texts may well be the one that tells a label.
+        # In a small corpus a word of many texts may well be what identifies a label.
         return max(FREQUENT_TEXTS, share * self._n_documents)
 
     def _count_pairs(
@@ -189,7 +189,7 @@ def _no_pairs() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _merge(
     counted: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Add up counts of the same key; the keys come out sorted."""
+    """Add up counts of the same key; the keys are returned sorted."""
     keys = np.concatenate([keys for keys, _ in counted])
     counts = np.concatenate([counts for _, counts in counted])
     order = np.argsort(keys, kind="stable")
@@ -201,7 +201,7 @@ def _merge(
 
 
 def _texts_with(batch: WordBatch) -> NDArray[np.int64]:
-    """In how many of a batch's texts each of its words is."""
+    """Return the number of a batch's texts that contain each of its words."""
     n_words = max(1, len(batch.words))
     documents = np.repeat(np.arange(len(batch.lengths)), batch.lengths)
     cells = np.unique(documents * n_words + batch.codes)

@@ -1,4 +1,4 @@
-"""Which words and pairs of words speak for a label or against it, and where they stand."""
+"""The words and word pairs that speak for a label or against it, with their places in a text."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Contribution", "contributions"]
 
 @dataclass(frozen=True)
 class Contribution:
-    """One feature's part in the log-odds of a label.
+    """The contribution of one feature to a label's log-odds.
 
     Args:
         phrase: The word or pair of words, lower-cased.
-        part: `text`; `title` for what the phrase counts for besides in the first line; `pieces` for
-            what a word counts for by its pieces, shared evenly where a piece stands in several.
-        weight: What it adds to the log-odds.
-        spans: Where it stands in the text, as (start, stop) in characters.
+        part: `text`; `title` for its additional weight in the first line; `pieces` for the weight
+            of a word's pieces, shared evenly among the words that have a piece.
+        weight: Its contribution to the log-odds.
+        spans: Its places in the text, as (start, stop) in characters.
     """
 
     phrase: str
@@ -32,16 +32,16 @@ class Contribution:
 
 
 def contributions(vectoriser: Vectoriser, weights: Any, text: str) -> list[Contribution]:
-    """Split a label's score of a text into its features' parts.
+    """Split a label's score of a text into the contributions of its features.
 
     Args:
-        vectoriser: What turned the text into features.
+        vectoriser: Turns the text into features.
         weights: (F,) the label's weights.
         text: The text.
 
     Returns:
-        One contribution for each feature with a weight, the largest first by absolute value; with
-        the label's bias they sum to its log-odds.
+        One contribution for each feature with a weight, largest absolute value first; with the
+        label's bias they add up to its log-odds.
     """
     row = vectoriser.transform([text])
     parts = row.data * weights[row.indices]
@@ -64,7 +64,7 @@ def _by_feature(part: Part, text: str, values: Mapping[int, float]) -> Iterator[
 
 
 def _by_word(part: Part, text: str, values: Mapping[int, float]) -> Iterator[Contribution]:
-    """What each word owes to its pieces."""
+    """Yield the contribution of each word's pieces."""
     words = word_spans(text)
     pieces = [part.vocabulary.word_ids(pieces_of(word)).tolist() for word, _, _ in words]
     places = Counter(feature for features in pieces for feature in features)
@@ -80,7 +80,7 @@ def _by_word(part: Part, text: str, values: Mapping[int, float]) -> Iterator[Con
 
 
 def _feature_spans(part: Part, text: str) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Where each feature of a part stands in the text."""
+    """Return the places of each feature of a part in the text."""
     words = word_spans(first_lines([text])[0].as_py() if part.name == TITLE else text)
     ids = part.vocabulary.word_ids(word for word, _, _ in words)
     spans: dict[int, list[tuple[int, int]]] = {}

@@ -1,12 +1,12 @@
-"""Texts into words, by Arrow's compiled string functions; of a few texts, by Python's.
+"""Splitting of texts into words, by Arrow's string functions or, for a few texts, Python's.
 
-- A word is a run of letters, digits and combining marks of any script; case does not matter. Words
-  longer than `MAX_CHARACTERS` (base64, tables glued together) count as none.
-- A batch of texts becomes word numbers in the batch's own dictionary: only distinct words ever
-  become Python strings. Arrow takes milliseconds to begin with, which a single text need not wait
-  for: it is asked about each character once, and texts are cut by what it said.
-- `split_pieces` cuts words further, into runs of a few characters: what words of one family share.
-- `word_spans` cuts one text the same way and keeps the places, for explanations.
+- A word is a run of letters, digits and combining marks of any script, lower-cased. Words longer
+  than `MAX_CHARACTERS` (base64, tables glued together) are skipped.
+- A batch of texts becomes word ids in the batch's own dictionary: only distinct words become Python
+  strings. Arrow has a start-up cost of milliseconds, too much for a single text: it classifies each
+  character once, and few texts are split by the result.
+- `split_pieces` splits words further into runs of a few characters, which related words share.
+- `word_spans` splits one text the same way and keeps the places, for explanations.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["WordBatch", "first_lines", "pieces_of", "split_pieces", "split_words
 
 SEPARATORS = r"[^\pL\pN\pM]+"
 _WORD_CHARACTER = r"[\pL\pN\pM]"
-_ASCII_WORD = re.compile(r"[a-z0-9]+")  # of lower-cased text
+_ASCII_WORD = re.compile(r"[a-z0-9]+")  # in lower-cased text
 _FEW_TEXTS = 8
-_FEW_CHARACTERS = 20_000  # beyond ASCII; of more Arrow makes up for its start
+_FEW_CHARACTERS = 20_000  # of non-ASCII texts; with more, Arrow is worth its start-up cost
 MAX_CHARACTERS = 64
 PIECE_CHARACTERS = 4
-# A record without line breaks is all title; beyond this many characters it hardly is one.
+# A record without line breaks is all title, up to this many characters.
 TITLE_CHARACTERS = 400
 
 
@@ -38,9 +38,9 @@ class WordBatch:
     """The words of some texts.
 
     Attributes:
-        lengths: (texts,) how many words each text has.
+        lengths: (texts,) number of words.
         codes: (words of all texts,) the position of each in `words`.
-        words: The distinct words, lower-cased, in the order they were met.
+        words: The distinct words, lower-cased, in order of first occurrence.
     """
 
     lengths: NDArray[np.int64]
@@ -49,7 +49,7 @@ class WordBatch:
 
 
 def split_words(texts: Sequence[str] | pa.Array) -> WordBatch:
-    """Cut texts into words."""
+    """Split texts into words."""
     if len(texts) <= _FEW_TEXTS:
         few = texts.to_pylist() if isinstance(texts, pa.Array) else texts
         if sum(0 if text.isascii() else len(text) for text in few) <= _FEW_CHARACTERS:
@@ -74,11 +74,11 @@ def _pieces(text: str) -> list[str]:
     return text.translate(_characters(text)).split(" ")
 
 
-_CHARACTERS: dict[int, str] = {}  # of every character met: in lower case, or a space between words
+_CHARACTERS: dict[int, str] = {}  # character → lower case, or a space if it separates words
 
 
 def _characters(text: str) -> dict[int, str]:
-    """What stands for each character of a text: Arrow's word on those not met before."""
+    """Return the replacement of each character of a text; Arrow classifies new ones."""
     new = [character for character in set(text) if ord(character) not in _CHARACTERS]
     if new:
         array = pa.array(new, pa.string())
@@ -93,7 +93,7 @@ def _split_any(texts: Sequence[str] | pa.Array) -> WordBatch:
     array = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
     pieces = pc.split_pattern_regex(array, SEPARATORS)
     encoded = pc.list_flatten(pieces).dictionary_encode()
-    # "The" and "the" are two pieces and one word; separators at either end leave an empty piece.
+    # "The" and "the" are two pieces and one word; separators at either end give an empty piece.
     distinct: dict[str, int] = {}
     lowered = pc.utf8_lower(encoded.dictionary).to_pylist()
     position = np.array(
@@ -108,14 +108,14 @@ def _split_any(texts: Sequence[str] | pa.Array) -> WordBatch:
 
 
 def pieces_of(word: str) -> list[str]:
-    """The runs of `PIECE_CHARACTERS` characters in a word, spaces marking its ends."""
+    """Return the runs of `PIECE_CHARACTERS` characters in a word; spaces mark its ends."""
     padded = f" {word} "
     last = max(1, len(padded) - PIECE_CHARACTERS + 1)
     return [padded[start : start + PIECE_CHARACTERS] for start in range(last)]
 
 
 def split_pieces(texts: Sequence[str] | pa.Array) -> WordBatch:
-    """Cut texts into pieces of words; only distinct words are cut one by one."""
+    """Split texts into pieces of words; each distinct word is split once."""
     batch = split_words(texts)
     distinct: dict[str, int] = {}
     cut = [[distinct.setdefault(p, len(distinct)) for p in pieces_of(w)] for w in batch.words]
@@ -135,18 +135,18 @@ def _is_word(piece: str) -> bool:
 
 
 def first_lines(texts: Sequence[str] | pa.Array) -> pa.Array:
-    """The first line of each text, which in a library record or a law is its title."""
+    """Return the first line of each text, the title of a library record or a law."""
     array = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
-    # Cut before the line break is looked for: a long text is not searched to its end.
+    # Cut first, so that a long text is not searched to its end for a line break.
     heads = pc.utf8_slice_codeunits(array, 0, TITLE_CHARACTERS)
     return pc.list_element(pc.split_pattern(heads, "\n", max_splits=1), 0)
 
 
 def word_spans(text: str) -> list[tuple[str, int, int]]:
-    """The words of one text, lower-cased, each with its first and last character's place.
+    """Return the words of one text, lower-cased, with their places.
 
     Returns:
-        (word, start, stop) in the order of the text, `text[start:stop]` being the word as written.
+        (word, start, stop) in text order; `text[start:stop]` is the word as written.
     """
     pieces = pc.list_flatten(pc.split_pattern_regex(pa.array([text]), SEPARATORS))
     spans, place = [], 0
