@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from glocal.cli import demo
-from glocal.cli.demo_baseline import linear_baseline
 from glocal.data.builtin import BuiltinData
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelEntry, LabelTable
+from glocal.lab.baselines.quick_svm import linear_baseline
 from glocal.predict.evaluation import metric_value
 from glocal.vocabulary.label_space import LabelSpace
 from tests.cli.conftest import TINY

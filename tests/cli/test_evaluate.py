@@ -43,7 +43,9 @@ def test_two_models_are_compared(run, models, files):
     found = report["comparison"]["P@1"]
     assert found["difference"] == pytest.approx(second - first)
     assert found["low"] <= found["difference"] <= found["high"]
-    assert str(models[0]) in run("eval", *models, files.test).stdout
+    shown = run("eval", *models, files.test).stdout
+    assert shown.replace("\n", "").startswith(f"{models[1]} minus {models[0]}")
+    assert shown.index("paired bootstrap") < shown.index("Macro averages")
 
 
 def test_a_model_does_not_differ_from_itself(run, model, files):
@@ -107,7 +109,7 @@ def test_more_gold_is_looked_at_before_a_model(run, model, files, tmp_path, monk
     monkeypatch.setattr("glocal.predict.predictor.Predictor.load", None)
     result = run("eval", model, files.test, "--more-gold", files.test)
     assert result.exit_code == 1
-    assert "add --within-bands" in result.stderr
+    assert "--more-gold needs --within-bands" in result.stderr
     missing = tmp_path / "missing.jsonl"
     result = run("eval", model, files.test, "--within-bands", "--more-gold", missing)
     assert result.exit_code == 1

@@ -17,6 +17,16 @@ def test_tags_with_words_and_shares(run, model):
     assert "[fox]" in result.stdout
 
 
+def test_a_legend_says_how_to_read_it(run, model):
+    shown = run("explain", model, TEXT, "-k", "2").stdout
+    legend, _, tags = shown.partition("\n\n")
+    assert "its probability in %" in legend
+    assert "global (whole text), local (words that matter for the label)" in legend
+    assert "[Bracketed] words" in legend
+    assert "words:" not in legend  # this model has no linear model of words
+    assert "[fox]" in tags
+
+
 def test_json_maps_words_to_characters(run, model):
     document = json.loads(run("explain", model, TEXT, "-k", "3", "--json").stdout)
     assert document["text"] == TEXT

@@ -47,6 +47,17 @@ def test_neighbours_votes_and_parents_as_tables(run, files, table, settings):
         assert words in result.stdout
 
 
+def test_a_page_by_default_and_everything_on_request(run, files, table, vectors):
+    settings = ("-s", f"teacher.vectors={vectors}", "-s", "teacher.k=60")
+    short = run("teacher", files.train, TEXT, "--labels", table, *settings).stdout
+    assert short.count("\n") < 60
+    assert "more; --all shows them" in short
+    assert "in all)" in short
+    full = run("teacher", files.train, TEXT, "--labels", table, "--all", *settings).stdout
+    assert full.count("\n") > short.count("\n")
+    assert "more; --all" not in full
+
+
 def test_json(run, files, table, settings):
     result = run("teacher", files.train, TEXT, "--labels", table, "--json", *settings)
     found = json.loads(result.stdout)

@@ -69,7 +69,7 @@ def test_inspect_limits_what_it_shows(tmp_path):
     path = write(tmp_path / "bad.jsonl", [{"text": "x"}] + [{"text": ""}] * 60)
     result = run("inspect", path)
     assert result.stdout.count("the text is empty") == 50
-    assert "see all of them with --json" in result.stdout
+    assert "--json lists all of them" in result.stdout
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
@@ -85,7 +85,7 @@ def test_split_writes_three_parts(data, tmp_path, ending):
 def test_split_refuses_to_overwrite(data, tmp_path):
     (tmp_path / "test.jsonl").write_text("mine")
     arguments = ("split", data, "-o", str(tmp_path), "--fractions", "0.8,0.2")
-    with pytest.raises(ConfigError, match=r"test\.jsonl already there; use --force"):
+    with pytest.raises(ConfigError, match=r"test\.jsonl already exist; add --overwrite"):
         run(*arguments)
     assert (tmp_path / "test.jsonl").read_text() == "mine"
     assert not (tmp_path / "train.jsonl").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -174,7 +173,7 @@ def bands(
     result = BandComparison(_series(reports, experts=experts), k=k, source=file)
     written = [] if out is None else result.write(out, plots=plots)
     if as_json:
-        typer.echo(json.dumps(result.to_dict(), indent=2))
+        console.print_json(result.to_dict())
     else:
         for grid in result.grids():
             console.stdout().print(grid.rich())

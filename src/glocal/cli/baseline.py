@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -93,7 +92,7 @@ def baseline(
             raise typer.Exit(1)
         comparison = None if against is None else _compare(folder, against)
     if as_json:
-        typer.echo(json.dumps(_as_dict(row, comparison), indent=2))
+        console.print_json(_as_dict(row, comparison))
         return
     _show(row, comparison, against)
     if out is not None:
@@ -133,7 +132,7 @@ def _list(*, as_json: bool) -> None:
     from glocal.lab.baselines.baseline_registry import BASELINES, PIP
 
     if as_json:
-        typer.echo(json.dumps([_spec_dict(spec) for spec in BASELINES.values()], indent=2))
+        console.print_json([_spec_dict(spec) for spec in BASELINES.values()])
         return
     from rich.table import Table
 

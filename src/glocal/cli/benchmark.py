@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -159,7 +158,7 @@ def _page(out: Path, metric: str) -> ResultsPage:
 
 def _show(page: ResultsPage, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(page.to_dict(), indent=2))
+        console.print_json(page.to_dict())
         return
     for grid in page.short_grids():
         console.stdout().print(grid.rich())

@@ -1,22 +1,27 @@
-"""Where the command line writes: data on stdout, messages and progress on stderr.
+"""Output of the command line: data on stdout, messages and progress on stderr.
 
-- colours only on a terminal, never with NO_COLOR (rich sees to both);
-- the library's log messages go through the same console as the progress bar, which keeps the bar
-  in one piece;
-- without a terminal a progress bar becomes a plain line every ten seconds.
+- Colours appear only on a terminal, and never with NO_COLOR (rich handles both).
+- Text from data is safe to print: both consoles ignore rich markup, and `Cleaner` makes control
+  characters visible in everything they print, so that no label name or file name can command the
+  terminal.
+- The library's log messages go through the same console as the progress bar, which keeps the bar
+  intact.
+- Without a terminal a progress bar becomes a plain line every ten seconds.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glocal.progress import Progress
 
@@ -25,9 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Settings",
+    "clean",
     "configure",
     "error",
     "note",
+    "print_json",
+    "print_table",
     "progress_bar",
     "settings",
     "stderr",
@@ -36,6 +44,8 @@ __all__ = [
 ]
 
 PIPE_WIDTH = 100  # columns of a table that does not go to a terminal
+# Control characters (line breaks and tabs aside) and those that change the direction of writing.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 PLAIN_SECONDS = 10.0  # between two progress lines where there is no terminal
 
 
@@ -60,51 +70,107 @@ def configure(*, debug: bool, quiet: bool, verbose: bool) -> None:
     logger.setLevel(level)
 
 
+def clean(text: str) -> str:
+    """Return the text with control characters shown as hexadecimal escapes."""
+    return CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 @functools.cache
 def stderr() -> Console:
     """The console for messages and progress."""
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return _console(stderr=True, soft_wrap=True)
 
 
 @functools.cache
 def stdout() -> Console:
-    """The console for tables and explanations; data in a machine format is written plainly."""
-    from rich.console import Console
+    """The console for tables and explanations."""
+    return _console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    return Console(highlight=False, width=width)
+
+def _console(**settings: Any) -> Console:
+    from rich.console import Console, RenderHook
+    from rich.segment import Segment
+
+    class Cleaner(RenderHook):
+        """Makes control characters visible in whatever is about to be printed."""
+
+        def process_renderables(self, renderables: list[Any]) -> list[Any]:
+            return [_Cleaned(renderable) for renderable in renderables]
+
+    class _Cleaned:
+        def __init__(self, renderable: Any) -> None:
+            self.renderable = renderable
+
+        def __rich_console__(self, console: Console, options: Any) -> Iterator[Segment]:
+            for part in console.render(self.renderable, options):
+                yield part if part.control else part._replace(text=clean(part.text))
+
+    console = Console(highlight=False, markup=False, emoji=False, **settings)
+    console.push_render_hook(Cleaner())
+    return console
+
+
+def print_json(document: Any) -> None:
+    """Print a document as JSON to stdout, with control characters escaped."""
+    text = json.dumps(document, ensure_ascii=False, indent=2)
+    # json.dumps escapes ASCII control characters, but not the others.
+    escaped = CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    sys.stdout.write(f"{escaped}\n")
+
+
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    text_columns: int = 1,
+    note: str = "",
+) -> None:
+    """Print a table to stdout.
+
+    Args:
+        title: The line above it.
+        columns: The heading of each column.
+        rows: The cells of each row.
+        text_columns: How many columns, from the left, hold text; the others are right-aligned.
+        note: The line below it.
+    """
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title or None, caption=note or None, title_justify="left",
+                  caption_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))  # fmt: skip
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number < text_columns else "right",
+                         overflow="fold")  # fmt: skip
+    for row in rows:
+        table.add_row(*row)
+    stdout().print(table)
 
 
 def note(text: str) -> None:
-    """A message to the user, unless `--quiet` is given; of several processes, the first speaks."""
+    """Print a message, unless `--quiet` is given; of several processes, only the first prints."""
     if not settings.quiet and os.environ.get("RANK", "0") == "0":
-        stderr().print(text, markup=False)
+        stderr().print(text)
 
 
 def warn(text: str) -> None:
-    """A message that `--quiet` does not silence."""
-    stderr().print(f"warning: {text}", markup=False, style="yellow")
+    """Print a message that `--quiet` does not silence."""
+    stderr().print(f"warning: {text}", style="yellow")
 
 
 def error(text: str) -> None:
-    """An error, as one block."""
-    first, *rest = text.splitlines() or [""]
-    stderr().print(
-        "\n".join([f"error: {first}", *(f"  {line}" for line in rest)]),
-        markup=False,
-        style="bold red",
-    )
+    """Print an error as one block."""
+    stderr().print("error: " + "\n  ".join(text.splitlines()), style="bold red")
 
 
 @contextmanager
 def progress_bar(task: str, *, unit: str = "texts") -> Iterator[Progress]:
-    """A progress bar as a function of (done, total); the total may be unknown.
+    """Show a progress bar; yields a function of (done, total), where the total may be None.
 
     Args:
-        task: What is being done, as the user reads it.
-        unit: What is counted.
+        task: The work, as the user reads it.
+        unit: The things counted.
     """
     if settings.quiet:
         yield lambda done, total: None
@@ -153,7 +219,7 @@ def _state(done: int, total: int | None, unit: str, started: float) -> str:
 
 
 class _ConsoleHandler(logging.Handler):
-    """Log records as plain lines on the console that also holds the progress bar."""
+    """Prints log records on the console that also holds the progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR:
@@ -161,4 +227,4 @@ class _ConsoleHandler(logging.Handler):
         elif record.levelno >= logging.WARNING:
             warn(record.getMessage())
         else:
-            stderr().print(record.getMessage(), markup=False, style="dim")
+            stderr().print(record.getMessage(), style="dim")

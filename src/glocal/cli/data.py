@@ -1,4 +1,4 @@
-"""`glocal data`: look into data files and split them."""
+"""`glocal data`: inspect data files and split them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli import console
+from glocal.cli.options import AsJson, Bands, Labels, Reading, check_folder, reads_files
+from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from glocal.data.inspect import Distribution, InspectReport, SplitReport
 
 __all__ = ["app"]
 
-app = typer.Typer(name="data", help="Look into data files and split them.", no_args_is_help=True)
+app = typer.Typer(name="data", help="Inspect data files and split them.", no_args_is_help=True)
 
 MAX_PROBLEMS_SHOWN = 50
 PLOT_COLUMNS, PLOT_LINES = 60, 10
@@ -26,77 +25,59 @@ BRAILLE_BLANK = 0x2800
 # The bit of each of the four by two dots of a braille character.
 BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
-FormatOption = Annotated[str, typer.Option("--format", help="File format; found out by default.")]
-TextFieldOption = Annotated[str, typer.Option(help="Field or column of the text.")]
-LabelsFieldOption = Annotated[str, typer.Option(help="Field or column of the labels.")]
-IdFieldOption = Annotated[str, typer.Option(help="Field or column of the id.")]
-SeparatorOption = Annotated[str, typer.Option(help="What separates labels in one string.")]
-
 
 @app.command()
+@reads_files
 def inspect(
-    files: Annotated[list[str], typer.Argument(help="Files; the first is the training part.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-    bands: Annotated[
-        str, typer.Option(help="Frequency bands, such as few=1-20,medium=21-100,many=101-.")
-    ] = "",
-    labels: Annotated[
-        str, typer.Option(help="A label table, such as labels.jsonl, to check as well.")
-    ] = "",
-    format: FormatOption = "auto",
-    text_field: TextFieldOption = "text",
-    labels_field: LabelsFieldOption = "labels",
-    id_field: IdFieldOption = "id",
-    label_separator: SeparatorOption = ";",
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Files; the first holds training texts.")
+    ],
+    *,
+    bands: Bands = None,
+    labels: Labels = None,
+    as_json: AsJson = False,
+    reading: Reading,
 ) -> None:
-    """Show what is in data files and every problem, with file and line.
+    """Show what is in data files and list every problem with its file and line.
 
     The exit status is 1 when there are problems.
     """
-    import json
-
     from glocal.data.inspect import inspect_corpora
     from glocal.data.label_table import read_label_table
-    from glocal.vocabulary.bands import Bands
+    from glocal.vocabulary import bands as label_bands
 
+    del reading["skip_bad_rows"]  # bad rows are reported in any case
     report = inspect_corpora(
         files,
-        bands=Bands.parse(bands) if bands else Bands(),
+        bands=label_bands.Bands.parse(bands) if bands else label_bands.Bands(),
         label_table=read_label_table(labels) if labels else None,
-        format=format,
-        text_field=text_field,
-        labels_field=labels_field,
-        id_field=id_field,
-        label_separator=label_separator,
+        **reading,
     )
     if as_json:
-        typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
+        console.print_json(report.to_dict())
     else:
-        _show(report, console.stdout())
+        _show(report)
     if report.problems:
         raise typer.Exit(1)
 
 
 @app.command()
+@reads_files
 def split(
-    file: Annotated[str, typer.Argument(help="The file to split.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to split.")],
+    *,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the parts.")],
     fractions: Annotated[
-        str, typer.Option(help="Shares of train, dev and test; two for train and test.")
+        str, typer.Option(help="Shares of train, dev and test, or of train and test.")
     ] = "0.8,0.1,0.1",
-    seed: Annotated[int, typer.Option(help="Selects one of the possible splits.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     output_format: Annotated[
         str, typer.Option("--to", help="Format of the parts: jsonl, jsonl.gz or parquet.")
     ] = "jsonl",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing parts.")] = False,
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave out rows that cannot be used.")
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", "--force", help="Replace existing parts.")
     ] = False,
-    format: FormatOption = "auto",
-    text_field: TextFieldOption = "text",
-    labels_field: LabelsFieldOption = "labels",
-    id_field: IdFieldOption = "id",
-    label_separator: SeparatorOption = ";",
+    reading: Reading,
 ) -> None:
     """Split a file into train, dev and test; rare labels stay in train, equal texts together."""
     from glocal.cli.corpora import read_file
@@ -106,24 +87,14 @@ def split(
     shares = _parse_fractions(fractions)
     names = ("train", "test") if len(shares) == 2 else ("train", "dev", "test")
     paths = [out / f"{name}.{output_format}" for name in names]
-    _check_targets(paths, force=force)
-    corpus = read_file(
-        file,
-        skip_bad_rows=skip_bad_rows,
-        format=format,
-        text_field=text_field,
-        labels_field=labels_field,
-        id_field=id_field,
-        label_separator=label_separator,
-    )
+    _check_targets(paths, overwrite=overwrite)
+    corpus = read_file(file, **reading)
     for part, path in zip(split_corpus(corpus, fractions=shares, seed=seed), paths, strict=True):
         write_corpus(part, path)
         console.note(f"{path}: {len(part):,} documents")
 
 
 def _parse_fractions(text: str) -> list[float]:
-    from glocal.errors import ConfigError
-
     try:
         shares = [float(part) for part in text.split(",")]
     except ValueError:
@@ -133,42 +104,41 @@ def _parse_fractions(text: str) -> list[float]:
     return shares
 
 
-def _check_targets(paths: list[Path], *, force: bool) -> None:
+def _check_targets(paths: list[Path], *, overwrite: bool) -> None:
     from glocal.data.writers import check_writable_format
-    from glocal.errors import ConfigError, DataError
 
-    existing = [str(path) for path in paths if path.exists()]
     for path in paths:
         check_writable_format(path)
-    if paths[0].parent.exists() and not paths[0].parent.is_dir():
-        raise DataError("is a file, expected a folder for the parts", path=paths[0].parent)
-    if existing and not force:
-        raise ConfigError(f"{', '.join(existing)} already there; use --force to overwrite")
+    check_folder(paths[0].parent)
+    existing = [str(path) for path in paths if path.exists()]
+    if existing and not overwrite:
+        raise ConfigError(f"{', '.join(existing)} already exist; add --overwrite to replace them")
 
 
-def _show(report: InspectReport, out: Console) -> None:
-    out.print(_counts_table(report))
+def _show(report: InspectReport) -> None:
+    out, train = console.stdout(), report.splits[0]
+    _show_counts(report)
     for name, split in zip(_short_names(report), report.splits, strict=True):
-        out.print(_lengths_table(name, split))
-    train = report.splits[0]
+        _show_lengths(name, split)
     if train.curve:
-        out.print(_bands_table(train))
+        rows = [(name, f"{n:,}", f"{n / train.n_labels:.1%}") for name, n in train.bands.items()]
+        console.print_table("Frequency bands", ("band", "labels", "share"), rows)
     if len(train.curve) > 1:
         out.print("Label frequencies: number of texts by rank, both logarithmic")
-        out.print(_plot(train.curve), markup=False)
+        out.print(_plot(train.curve))
     if report.overlaps:
-        out.print(_overlap_table(report))
+        _show_overlaps(report)
     problems = report.problems
     for problem in problems[:MAX_PROBLEMS_SHOWN]:
-        out.print(problem, style="red", markup=False, soft_wrap=True)
+        out.print(problem, style="red", soft_wrap=True)
     if len(problems) > MAX_PROBLEMS_SHOWN:
-        out.print("… see all of them with --json")
+        out.print("… --json lists all of them")
     n_problems = f"{len(problems):,} problem{'s' if len(problems) > 1 else ''}"
     out.print(n_problems if problems else "No problems")
 
 
 def _short_names(report: InspectReport) -> list[str]:
-    """The splits' paths without the folders that are not needed to tell them apart."""
+    """Return the paths of the splits without folders that are not needed to tell them apart."""
     paths = [Path(split.source).parts for split in report.splits]
     for n_parts in range(1, max(map(len, paths))):
         short = [str(Path(*parts[-n_parts:])) for parts in paths]
@@ -177,39 +147,30 @@ def _short_names(report: InspectReport) -> list[str]:
     return [split.source for split in report.splits]
 
 
-def _table(title: str, *columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
-    return table
-
-
-def _counts_table(report: InspectReport) -> Table:
-    table = _table("Counts", "", *_short_names(report))
-    rows: dict[str, Callable[[SplitReport], int]] = {
+def _show_counts(report: InspectReport) -> None:
+    values: dict[str, Callable[[SplitReport], int]] = {
         "documents": lambda split: split.n_documents,
         "  without labels": lambda split: split.n_without_labels,
         "  repeated text": lambda split: split.n_duplicates,
-        "  repeated, nearly": lambda split: split.n_near_duplicates,
+        "  nearly repeated": lambda split: split.n_near_duplicates,
         "rows with problems": lambda split: len(split.problems),
         "labels": lambda split: split.n_labels,
-        "  of a single document": lambda split: split.n_labels_once,
+        "  in one document only": lambda split: split.n_labels_once,
     }
-    for name, value in rows.items():
-        table.add_row(name, *(f"{value(split):,}" for split in report.splits))
-    return table
+    rows = [
+        (name, *(f"{value(split):,}" for split in report.splits)) for name, value in values.items()
+    ]
+    console.print_table("Counts", ("", *_short_names(report)), rows)
 
 
-def _lengths_table(name: str, split: SplitReport) -> Table:
+def _show_lengths(name: str, split: SplitReport) -> None:
     percentiles = [f"{percentile}%" for percentile in split.words.percentiles]
-    table = _table(f"Per document of {name}", "", "mean", "min", *percentiles, "max")
-    table.add_row("labels", *_cells(split.labels_per_document))
-    table.add_row("words", *_cells(split.words))
-    table.add_row("characters", *_cells(split.characters))
-    return table
+    rows = [
+        ("labels", *_cells(split.labels_per_document)),
+        ("words", *_cells(split.words)),
+        ("characters", *_cells(split.characters)),
+    ]
+    console.print_table(f"Per document of {name}", ("", "mean", "min", *percentiles, "max"), rows)
 
 
 def _cells(spread: Distribution) -> list[str]:
@@ -218,31 +179,15 @@ def _cells(spread: Distribution) -> list[str]:
     return [mean, *(f"{value:,.0f}" for value in values)]
 
 
-def _bands_table(split: SplitReport) -> Table:
-    table = _table("Frequency bands", "band", "labels", "share")
-    for name, size in split.bands.items():
-        table.add_row(name, f"{size:,}", f"{size / split.n_labels:.1%}")
-    return table
-
-
-def _overlap_table(report: InspectReport) -> Table:
-    table = _table(
-        f"Shared with {_short_names(report)[0]}",
-        "",
-        "equal texts",
-        "near-duplicates",
-        "unseen labels",
-        "uses of these",
-    )
-    for name, overlap in zip(_short_names(report)[1:], report.overlaps, strict=True):
-        values = (
-            overlap.n_duplicates,
-            overlap.n_near_duplicates,
-            overlap.n_unseen_labels,
-            overlap.n_unseen_uses,
-        )
-        table.add_row(name, *(f"{value:,}" for value in values))
-    return table
+def _show_overlaps(report: InspectReport) -> None:
+    first, *others = _short_names(report)
+    rows = [
+        (name, f"{found.n_duplicates:,}", f"{found.n_near_duplicates:,}",
+         f"{found.n_unseen_labels:,}", f"{found.n_unseen_uses:,}")
+        for name, found in zip(others, report.overlaps, strict=True)
+    ]  # fmt: skip
+    columns = ("", "equal texts", "near-duplicates", "unseen labels", "uses of these")
+    console.print_table(f"Shared with {first}", columns, rows)
 
 
 def _plot(points: list[tuple[int, int]]) -> str:

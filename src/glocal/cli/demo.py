@@ -41,26 +41,24 @@ NEXT = """Next:
   glocal eval {out} icd10cm:test
   glocal data inspect YOUR.jsonl
   glocal train YOUR.jsonl --out my-model
-`glocal --help` lists the rest."""
+`glocal --help` lists all commands."""
 
 
 @app.command()
 def demo(
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model goes.")] = OUT,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Model directory to write.")] = OUT,
     recipe: Annotated[
-        str, typer.Option("--recipe", "-r", help="A recipe's name or path.")
+        str, typer.Option("--recipe", "-r", help="Recipe name, or a path ending in .toml.")
     ] = "demo",
     override: Override = None,
     texts: Annotated[
         int, typer.Option(min=1, help="Training texts used; there are about 58,000.")
     ] = TRAIN_TEXTS,
     baseline: Annotated[bool, typer.Option(help="Also train the TF-IDF linear baseline.")] = True,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted demo.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted demo.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model at an --out of your choice.")
+        bool, typer.Option("--overwrite", help="Replace a model at --out.")
     ] = False,
     device: Device = "auto",
 ) -> None:
@@ -104,14 +102,14 @@ def demo(
 
 @dataclass(frozen=True)
 class _Run:
-    """What a method scored on the test texts, and how long it took to train."""
+    """The report of a method on the test texts, and its training time."""
 
     report: EvaluationReport
     seconds: float
 
 
 def _load(n_texts: int) -> BuiltinData:
-    """The built-in set with a part of its training texts, drawn with a fixed seed."""
+    """Return the built-in set with a part of its training texts, drawn with a fixed seed."""
     import numpy as np
 
     from glocal.data.icd10cm import load_icd10cm
@@ -127,7 +125,7 @@ def _load(n_texts: int) -> BuiltinData:
 
 
 def _run_baseline(data: BuiltinData, labels: LabelSpace) -> _Run:
-    from glocal.cli.demo_baseline import linear_baseline
+    from glocal.lab.baselines.quick_svm import linear_baseline
     from glocal.predict.evaluation import evaluate_predictions
 
     started = time.monotonic()
@@ -145,26 +143,24 @@ def _run_baseline(data: BuiltinData, labels: LabelSpace) -> _Run:
 
 
 def _show_scores(runs: dict[str, _Run]) -> None:
-    from rich import box
-    from rich.table import Table
-
     from glocal.cli.training_progress import format_seconds
 
     # nDCG@1 is P@1.
     names = ["P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5"]
-    table = Table("", title="Test scores", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in [*names, "training"]:
-        table.add_column(name, justify="right", no_wrap=True)
-    for method, run in runs.items():
-        for part, scores in _parts(method, run.report).items():
-            cells = [f"{100 * scores[name]:.1f}" for name in names]
-            whole = part == method
-            table.add_row(part, *cells, format_seconds(run.seconds) if whole else "")
-    console.stdout().print(table)
+    rows = [
+        (
+            part,
+            *(f"{100 * scores[name]:.1f}" for name in names),
+            format_seconds(run.seconds) if part == method else "",
+        )
+        for method, run in runs.items()
+        for part, scores in _parts(method, run.report).items()
+    ]
+    console.print_table("Test scores", ("", *names, "training"), rows)
 
 
 def _parts(method: str, report: EvaluationReport) -> dict[str, dict[str, float]]:
-    """The scores of a method and, below it, of each of its experts."""
+    """Return the scores of a method and, below it, of each of its experts."""
     experts = [name for name in report.scores if name != "combined"]
     titles = expert_titles(experts)
     return {
@@ -174,27 +170,17 @@ def _parts(method: str, report: EvaluationReport) -> dict[str, dict[str, float]]
 
 
 def _show_bands(runs: dict[str, _Run]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    k = max(KS)
-    table = Table(
-        title=f"Macro averages at {k} by training texts of the label, over labels with test gold",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    table.add_column("")
-    for name in ("band", "labels", "P", "R", "F1"):
-        table.add_column(name, justify="left" if name == "band" else "right")
+    k, rows = max(KS), []
     for method, run in runs.items():
         for band, scores in run.report.macro["combined"][k].items():
             found = scores.with_gold
             values = (found.precision, found.recall, found.f1)
             # An empty band has no averages, which then are not numbers.
             cells = ["–" if math.isnan(value) else f"{100 * value:.1f}" for value in values]
-            table.add_row(method, band, f"{found.n_labels:,}", *cells)
+            rows.append((method, band, f"{found.n_labels:,}", *cells))
             method = ""
-    console.stdout().print(table)
+    title = f"Macro averages at {k} by training texts of the label, over labels with test gold"
+    console.print_table(title, ("", "band", "labels", "P", "R", "F1"), rows, text_columns=2)
 
 
 def _tag_examples(predictor: Predictor) -> None:

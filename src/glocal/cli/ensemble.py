@@ -1,8 +1,7 @@
-"""`glocal ensemble`: several models vote, one in memory at a time."""
+"""`glocal ensemble`: the mean of several models, with one in memory at a time."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,12 +50,12 @@ def ensemble(
         bool, typer.Option("--eval", help="Evaluate on the labels of the file.")
     ] = False,
     k: TopK = None,
-    ks: Annotated[str, typer.Option("--ks", help="Cut-offs of the metrics of --eval.")] = "1,3,5",
+    ks: Annotated[str, typer.Option("--ks", help="Cut-offs of the metrics for --eval.")] = "1,3,5",
     pool: Annotated[
-        int, typer.Option(min=1, help="Labels each model puts forward for each text.")
+        int, typer.Option(min=1, help="Labels taken from each model for each text.")
     ] = 100,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave out labels of a lower probability.")
+        float, typer.Option(min=0, max=1, help="Skip labels with a lower probability.")
     ] = 0.0,
     names: Annotated[bool, typer.Option(help="Give each label's name beside its id.")] = True,
     as_json: AsJson = False,
@@ -72,7 +71,7 @@ def ensemble(
 
     from glocal.predict.ensemble import ensemble_labels, ensemble_predict
 
-    labels = ensemble_labels(models)  # before the texts: a quick no is better than a late one
+    labels = ensemble_labels(models)  # before the texts, so that a mismatch is reported at once
     width = choose_k(k, len(labels))
     corpus = read_file(file, **reading)
     with console.progress_bar("voting", unit="readings") as progress:
@@ -124,6 +123,6 @@ def _report(
 
 def _show(report: EvaluationReport, models: list[Path], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(report.to_dict(), indent=2))
+        console.print_json(report.to_dict())
     else:
         print_report(report, title=f"ensemble of {', '.join(map(str, models))}")

@@ -1,8 +1,7 @@
-"""`glocal eval`: every metric of one model, or the comparison of two."""
+"""`glocal eval`: all metrics of one model, or the comparison of two."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +10,7 @@ from glocal.cli import console
 from glocal.cli.corpora import read_file
 from glocal.cli.options import (
     AsJson,
+    Bands,
     BatchSize,
     Device,
     Reading,
@@ -45,28 +45,27 @@ def evaluate(
     *,
     train: Annotated[
         str | None,
-        typer.Option(
-            help="Training texts: also score the texts that have no near-duplicate there."
-        ),
+        typer.Option(help="Training texts: also score without the near-duplicates of these."),
     ] = None,
-    bands: Annotated[
-        str | None, typer.Option(help="Frequency bands, such as few=1-20,medium=21-100,many=101-.")
-    ] = None,
-    k: Annotated[str, typer.Option("--k", "-k", help="Cut-offs of the metrics.")] = "1,3,5",
+    bands: Bands = None,
+    k: Annotated[
+        str, typer.Option("--k", "-k", help="Cut-offs of the metrics, such as 1,3,5.")
+    ] = "1,3,5",
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Probability from which a label counts as given.")
+        float,
+        typer.Option(min=0, max=1, help="Probability from which a label counts as predicted."),
     ] = 0.5,
     within_bands: Annotated[
         bool,
         typer.Option(
             "--within-bands",
-            help="Also rank each band's labels among themselves, unseen ones too "
-            "(bands few=1-50,frequent=51- unless --bands says otherwise).",
+            help="Also rank the labels of each band among themselves, including unseen ones "
+            "(bands few=1-50,frequent=51- unless --bands is given).",
         ),
     ] = False,
     more_gold: Annotated[
         str | None,
-        typer.Option(help="Texts of another split, whose labels compete within bands too."),
+        typer.Option(help="Texts of another split, whose labels also compete within bands."),
     ] = None,
     as_json: AsJson = False,
     batch_size: BatchSize = 64,
@@ -78,17 +77,17 @@ def evaluate(
     models, file = split_models_and_file(paths, command="eval", most=2)
     if within_bands and len(models) > 1:
         raise ConfigError(
-            "--within-bands is for one model, and two are given; evaluate them one by one"
+            "--within-bands takes one model, and two are given; evaluate them one by one"
         )
     if more_gold and not within_bands:
-        raise ConfigError("--more-gold says which labels compete within bands; add --within-bands")
+        raise ConfigError("--more-gold needs --within-bands; add it, or leave out --more-gold")
 
-    from glocal.vocabulary.bands import Bands
+    from glocal.vocabulary import bands as label_bands
 
     options: dict[str, Any] = {
         "ks": ks,
         "threshold": threshold,
-        "bands": Bands.parse(bands) if bands else None,
+        "bands": label_bands.Bands.parse(bands) if bands else None,
         "train": read_file(train, **reading) if train else None,
     }
     corpus = read_file(file, **reading)
@@ -105,14 +104,14 @@ def evaluate(
         result = _as_dict(reports, comparison)
         if within_bands:
             result["within_bands"] = [ranking.to_dict() for ranking in rankings]
-        typer.echo(json.dumps(result, indent=2))
+        console.print_json(result)
         return
+    if comparison is not None:
+        _print_comparison(models, comparison)
     for path, report in reports.items():
         print_report(report, title=path)
     if rankings:
         _print_rankings(rankings)
-    if comparison is not None:
-        _print_comparison(models, comparison)
 
 
 def _rank(
@@ -135,9 +134,17 @@ def _evaluate(
     models: list[Path], corpus: Corpus, options: dict[str, Any], *, device: str, batch_size: int
 ) -> tuple[dict[str, EvaluationReport], dict[str, BootstrapResult] | None]:
     if len(models) == 2:
-        from glocal.cli.comparison import compare_models
+        from glocal.predict.model_comparison import compare_models
 
-        return compare_models(models, corpus, options=options, device=device, batch_size=batch_size)
+        with console.progress_bar("evaluating") as progress:
+            return compare_models(
+                models,
+                corpus,
+                options=options,
+                device=device,
+                batch_size=batch_size,
+                progress=progress,
+            )
     from glocal.predict.predictor import Predictor
 
     predictor = Predictor.load(models[0], device=device, batch_size=batch_size)
@@ -147,7 +154,7 @@ def _evaluate(
 
 
 def print_report(report: EvaluationReport, *, title: str) -> None:
-    """The report's tables on stdout."""
+    """Print the tables of a report to stdout."""
     from glocal.predict.report_tables import report_tables
 
     out = console.stdout()
@@ -169,43 +176,42 @@ def _as_dict(
 
 
 def _print_rankings(rankings: list[BandRanking]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title="Labels of a band ranked among themselves, with 95% bootstrap intervals",
-        caption="with gold: only the labels that some text has compete",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
     metrics = list(rankings[0].scores)
-    for name in ("band", "", "labels", "texts", *metrics):
-        table.add_column(name, justify="left" if name in ("band", "") else "right")
-    for ranking in rankings:
-        values = [
-            f"{100 * v.value:.1f} ({100 * v.low:.1f} to {100 * v.high:.1f})"
-            for v in ranking.scores.values()
-        ]
-        compete = f"{ranking.n_labels:,}" + (" with gold" if ranking.with_gold else "")
-        table.add_row(ranking.band, ranking.part, compete, f"{ranking.n_documents:,}", *values)
-    console.stdout().print(table)
+    rows = [
+        (
+            ranking.band,
+            ranking.part,
+            f"{ranking.n_labels:,}" + (" with gold" if ranking.with_gold else ""),
+            f"{ranking.n_documents:,}",
+            *(
+                f"{100 * v.value:.1f} ({100 * v.low:.1f} to {100 * v.high:.1f})"
+                for v in ranking.scores.values()
+            ),
+        )
+        for ranking in rankings
+    ]
+    console.print_table(
+        "Labels of each band ranked among themselves, with 95% bootstrap intervals",
+        ("band", "", "labels", "texts", *metrics),
+        rows,
+        text_columns=2,
+        note="with gold: only the labels that some text has are ranked",
+    )
 
 
 def _print_comparison(models: list[Path], comparison: dict[str, BootstrapResult]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    out = console.stdout()
-    out.print(f"{models[1]} minus {models[0]}", style="bold")
-    table = Table(
-        title="Difference in points, paired bootstrap over the texts",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
+    rows = [
+        (
+            metric,
+            f"{100 * found.difference:+.2f}",
+            f"{100 * found.low:+.2f} to {100 * found.high:+.2f}",
+            f"{found.p_value:.3f}",
+        )
+        for metric, found in comparison.items()
+    ]
+    console.stdout().print(f"{models[1]} minus {models[0]}", style="bold")
+    console.print_table(
+        "Difference in points, paired bootstrap over the texts",
+        ("metric", "difference", "95% interval", "p"),
+        rows,
     )
-    for name in ("metric", "difference", "95% interval", "p"):
-        table.add_column(name, justify="left" if name == "metric" else "right")
-    for metric, result in comparison.items():
-        interval = f"{100 * result.low:+.2f} to {100 * result.high:+.2f}"
-        table.add_row(metric, f"{100 * result.difference:+.2f}", interval, f"{result.p_value:.3f}")
-    out.print(table)

@@ -1,22 +1,19 @@
-"""`glocal explain`: the words behind each tag of a text, and what each expert made of it.
+"""`glocal explain`: the words behind each tag of a text, and the probability by each expert.
 
-On a terminal the words are coloured, stronger where the label's attention is; elsewhere they stand
-in [brackets]. Of a long text only the surroundings of these words are shown. Where a model has a
-teacher, the similar training texts and what they vote for follow in a few lines.
+On a terminal the words are coloured, stronger where the attention is higher; elsewhere they are in
+[brackets]. For a long text only the surroundings of these words are shown. If the model has a
+teacher, the similar training texts and their votes follow in a few lines.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import AsJson, Device, Model, TopK, choose_k
-from glocal.errors import DataError
+from glocal.cli.options import AsJson, Device, Model, TopK, choose_k, given_text
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -24,12 +21,19 @@ if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
     from glocal.predict.explain import Span, TagExplanation
 
-__all__ = ["app", "expert_titles", "show_explanations", "show_teacher"]
+__all__ = ["app", "expert_titles", "show_explanations", "show_legend", "show_teacher"]
 
 app = typer.Typer()
 
 WHOLE_TEXT = 600  # characters up to which a text is shown in full
 _TITLES = {"D": "global", "A": "local", "R": "reader", "T": "teacher", "S": "words"}
+_MEANINGS = {
+    "D": "whole text",
+    "A": "words that matter for the label",
+    "R": "label text read beside the text",
+    "T": "labels of similar training texts",
+    "S": "linear model of words",
+}
 SHOWN_NEIGHBOURS, SHOWN_VOTES = 5, 8
 CONTEXT = 40  # characters shown on either side of a word in a longer text
 
@@ -47,9 +51,7 @@ def explain(
     device: Device = "auto",
 ) -> None:
     """Show the words behind each tag of a text."""
-    content = sys.stdin.read() if text == "-" else text
-    if not content.strip():
-        raise DataError("the text is empty; give one as the last argument, or - and one on stdin")
+    content = given_text(text)
 
     from glocal.predict.predictor import Predictor
 
@@ -64,15 +66,30 @@ def explain(
             "labels": [tag.to_dict() for tag in explanations],
         }
         document |= {} if taught is None else {"teacher": taught.to_dict()}
-        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        console.print_json(document)
         return
+    show_legend(explanations)
     show_explanations(content, explanations)
     if taught is not None:
         show_teacher(taught)
 
 
+def show_legend(explanations: Sequence[TagExplanation]) -> None:
+    """Print how to read the lines that follow."""
+    kinds = {name[:1]: None for tag in explanations for name in tag.expert_scores}
+    experts = [f"{_TITLES[kind]} ({_MEANINGS[kind]})" for kind in kinds if kind in _TITLES]
+    lines = ["Each tag: its probability in %, the probability by each expert, name and id."]
+    lines += [f"Experts: {', '.join(experts)}."] if experts else []
+    if any(tag.spans for tag in explanations):
+        marked = "Coloured" if console.stdout().is_terminal else "[Bracketed]"
+        lines.append(f"{marked} words have the highest attention for the tag.")
+    if any(tag.weighed for tag in explanations):
+        lines.append("words: the phrases that add most to the tag, in log-odds.")
+    console.stdout().print("\n".join(lines) + "\n", style="dim")
+
+
 def show_explanations(text: str, explanations: Iterable[TagExplanation]) -> None:
-    """Print each tag with its probability, the experts' shares and the words behind it."""
+    """Print each tag with its probability, the probability by each expert and its words."""
     from rich.text import Text
 
     out = console.stdout()
@@ -92,7 +109,7 @@ def show_explanations(text: str, explanations: Iterable[TagExplanation]) -> None
 
 
 def show_teacher(found: TeacherExplanation) -> None:
-    """Print similar texts, the labels they vote for, and the labels above these, a line each."""
+    """Print a line each of similar texts, the labels they vote for, and the labels above."""
     from rich.text import Text
 
     texts = [f"{n.id} {n.similarity:.2f}" for n in found.neighbours[:SHOWN_NEIGHBOURS]]
@@ -110,14 +127,14 @@ def show_teacher(found: TeacherExplanation) -> None:
 
 
 def expert_titles(names: Sequence[str]) -> dict[str, str]:
-    """`global` for document experts, `local` for attention experts; told apart if several."""
+    """Return a readable title for each expert, with its name where a title occurs twice."""
     kinds = {name: _TITLES.get(name[:1], name) for name in names}
     several = {kind for kind in kinds.values() if list(kinds.values()).count(kind) > 1}
     return {name: f"{kind} {name}" if kind in several else kind for name, kind in kinds.items()}
 
 
 def highlight(text: str, spans: Sequence[Span], *, brackets: bool) -> Text:
-    """The text, or the parts of it around the spans, with the spans marked."""
+    """Return the text, or the parts of it around the spans, with the spans marked."""
     from rich.text import Text
 
     strongest = max((span.weight for span in spans), default=0.0) or 1.0
@@ -139,7 +156,7 @@ def highlight(text: str, spans: Sequence[Span], *, brackets: bool) -> Text:
 
 
 def _pieces(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, float | None]]:
-    """Start, end and weight (None outside a span) of what is shown, in order."""
+    """Yield start, end and weight (None outside a span) of the parts to show, in order."""
     context = len(text) if len(text) <= WHOLE_TEXT else CONTEXT
     position = 0
     for number, span in enumerate(spans):
@@ -154,6 +171,6 @@ def _pieces(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, float 
 
 
 def _shares(expert_scores: Mapping[str, float]) -> str:
-    """The experts' probabilities in one line."""
+    """Return the probabilities by expert in one line."""
     titles = expert_titles(list(expert_scores))
     return "  ".join(f"{titles[name]} {100 * score:5.1f}" for name, score in expert_scores.items())

@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, DataError
 
 __all__ = [
     "AsJson",
+    "Bands",
     "BatchSize",
     "Device",
     "Labels",
@@ -24,6 +26,7 @@ __all__ = [
     "TopK",
     "check_folder",
     "choose_k",
+    "given_text",
     "parse_ks",
     "reads_files",
     "split_models_and_file",
@@ -53,6 +56,9 @@ Labels = Annotated[
     str | None,
     typer.Option("--labels", help="Label table: id, name, description, parents (JSONL, CSV, …)."),
 ]
+Bands = Annotated[
+    str | None, typer.Option(help="Frequency bands, such as few=1-20,medium=21-100,many=101-.")
+]
 
 Reading = dict[str, Any]  # options of `glocal.data.readers.read_corpus`
 
@@ -61,22 +67,24 @@ def _reading(
     *,
     skip_bad_rows: Annotated[
         bool,
-        typer.Option("--skip-bad-rows", help="Leave out rows that cannot be used, and say which."),
+        typer.Option("--skip-bad-rows", help="Skip rows that cannot be used, and list them."),
     ] = False,
-    format: Annotated[str, typer.Option(help="File format; found out by default.")] = "auto",
-    text_field: Annotated[str, typer.Option(help="Field or column of the text.")] = "text",
-    labels_field: Annotated[str, typer.Option(help="Field or column of the labels.")] = "labels",
-    id_field: Annotated[str, typer.Option(help="Field or column of the id.")] = "id",
+    format: Annotated[
+        str, typer.Option(help="File format [default: detected]", show_default=False)
+    ] = "auto",
+    text_field: Annotated[str, typer.Option(help="Field or column with the text.")] = "text",
+    labels_field: Annotated[str, typer.Option(help="Field or column with the labels.")] = "labels",
+    id_field: Annotated[str, typer.Option(help="Field or column with the id.")] = "id",
     label_separator: Annotated[
-        str, typer.Option(help="What separates labels in one string.")
+        str, typer.Option(help="Separator between labels in one string.")
     ] = ";",
 ) -> Reading:
-    """How files are read: the same options wherever one is."""
+    """Return the options of how files are read."""
     return locals()
 
 
 def reads_files(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of how files are read; they reach it as its argument `reading`."""
+    """Add the options of how files are read to a command; it gets them as `reading`."""
     own = inspect.signature(command, eval_str=True)
     options = inspect.signature(_reading, eval_str=True).parameters
 
@@ -93,22 +101,38 @@ def reads_files(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_folder(out: Path | None) -> None:
-    """Refuse a place for results that cannot be a folder, before any work is done for them.
+    """Check that a folder for results can be written, before any work is done.
 
     Raises:
-        ConfigError: A file is in the way, or nothing can be written there.
+        ConfigError: The path is a file, or the folder cannot be written to.
     """
     if out is None:
         return
     nearest = next(place for place in (out, *out.absolute().parents) if place.exists())
     if not nearest.is_dir():
-        raise ConfigError(f"--out {out}: {nearest} is a file; give a folder, or a new name for one")
+        raise ConfigError(f"--out {out}: {nearest} is a file; give a folder or a new name")
     if not os.access(nearest, os.W_OK):
         raise ConfigError(f"--out {out}: {nearest} cannot be written to; choose another place")
 
 
+def given_text(text: str) -> str:
+    """Return the text given as an argument, or on stdin for `-`.
+
+    Raises:
+        DataError: The text is empty or not valid Unicode.
+    """
+    from glocal.data.corpus import surrogate_in
+
+    content = sys.stdin.read() if text == "-" else text
+    if not content.strip():
+        raise DataError("the text is empty; give it as an argument, or - to read it from stdin")
+    if problem := surrogate_in(content):
+        raise DataError(problem)
+    return content
+
+
 def parse_ks(text: str) -> tuple[int, ...]:
-    """The cut-offs in `1,3,5`, in ascending order."""
+    """Return the cut-offs of a text such as `1,3,5` in ascending order."""
     try:
         ks = sorted({int(part) for part in text.split(",")})
     except ValueError:
@@ -119,14 +143,14 @@ def parse_ks(text: str) -> tuple[int, ...]:
 
 
 def choose_k(k: int | None, n_labels: int) -> int:
-    """The k asked for, or the default; only a k that was asked for can be too large."""
+    """Return the given k, or a default that is never more than the number of labels."""
     return min(DEFAULT_K, n_labels) if k is None else k
 
 
 def split_models_and_file(
     paths: list[str], *, command: str, most: int | None = None
 ) -> tuple[list[Path], str]:
-    """The model directories and the data file of `MODEL… FILE`.
+    """Split the arguments `MODEL… FILE` into model directories and the data file.
 
     Raises:
         ConfigError: When the number of paths is wrong.

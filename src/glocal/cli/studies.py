@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -166,7 +165,7 @@ def run_study(
         result = result_of(outcomes)
         paths = result.write(out, plots=plots) if outcomes else []
     if as_json:
-        typer.echo(json.dumps(result.to_dict(), indent=2))
+        console.print_json(result.to_dict())
     else:
         for grid in result.short_grids():
             console.stdout().print(grid.rich())

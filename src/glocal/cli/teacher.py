@@ -1,13 +1,11 @@
 """`glocal teacher`: similar training texts, the labels they vote for, the labels added above.
 
-The teacher is that of a model, or is made of a training file on the spot, which needs no training.
-`--recall` measures on other texts how many of their labels the scopes hold.
+The teacher comes from a model, or is built from a training file, which needs no training.
+`--recall` measures how many labels of other texts are among the labels suggested.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,22 +14,21 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file
-from glocal.cli.options import AsJson, Labels, Override, Reading, parse_ks, reads_files
-from glocal.errors import ConfigError, DataError, ModelError
+from glocal.cli.options import AsJson, Labels, Override, Reading, given_text, parse_ks, reads_files
+from glocal.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from glocal.companions.teacher.recall import ScopeRecall
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
     from glocal.companions.teacher.teacher_model import Teacher
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["app", "neighbour_table", "parent_table", "vote_table"]
+__all__ = ["app"]
 
 app = typer.Typer()
 
 DEFAULT_KS = "1,2,3,5,10,20,30,50"
+SHOWN = 8  # rows of a table, and entries of a cell, that are shown without --all
 
 
 @app.command()
@@ -47,16 +44,20 @@ def teacher(
     *,
     recall: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Texts with labels: how many of these are found, by k."),
+        typer.Option(metavar="FILE", help="Labelled texts: how many of their labels are found."),
     ] = None,
     ks: Annotated[
-        str, typer.Option("--k", "-k", help="Numbers of neighbours to measure --recall for.")
+        str, typer.Option("--k", "-k", help="Numbers of neighbours for --recall.")
     ] = DEFAULT_KS,
     recipe: Annotated[
-        str, typer.Option("--recipe", "-r", help="Whose settings to use with a training file.")
+        str,
+        typer.Option("--recipe", "-r", help="Recipe with the settings for a training file."),
     ] = "treaderxml",
     override: Override = None,
     labels: Labels = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every neighbour, vote and parent.")
+    ] = False,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
@@ -67,47 +68,45 @@ def teacher(
         made, space = _stored(Path(source))
     else:
         made, space = _made(source, recipe, override or (), labels, reading)
-    if recall is None:
-        found = made.similar_texts(content)
-        _print(found.to_dict() if as_json else None, _explanation_tables(found))
-    else:
+    if recall is not None:
         rows = _measure(made, space, recall, cut_offs, reading)
-        document = {"recall": [row.to_dict() for row in rows]} if as_json else None
-        _print(document, [_recall_table(rows, recall)])
+        if as_json:
+            console.print_json({"recall": [row.to_dict() for row in rows]})
+        else:
+            _show_recall(rows, recall)
+        return
+    found = made.similar_texts(content)
+    if as_json:
+        console.print_json(found.to_dict())
+    else:
+        _show_explanation(found, everything=everything)
 
 
 def _content(text: str | None, recall: str | None) -> str:
     if (text is None) == (recall is None):
         raise ConfigError(
-            "give either a text to look up, or texts with labels to measure on with --recall FILE"
+            "give either a text to look up, or labelled texts to measure on with --recall FILE"
         )
-    content = sys.stdin.read() if text == "-" else text or ""
-    if recall is None and not content.strip():
-        raise DataError("the text is empty; give one as the last argument, or - and one on stdin")
-    from glocal.data.corpus import surrogate_in
-
-    if problem := surrogate_in(content):
-        raise DataError(problem)
-    return content
+    return "" if text is None else given_text(text)
 
 
 def _check_no_settings(override: Sequence[str] | None, labels: str | None) -> None:
     if override or labels is not None:
         raise ConfigError(
-            "a model's teacher has the settings and labels it was trained with; leave out --set "
-            "and --labels, or give the training file instead of the model"
+            "the teacher of a model keeps the settings and labels it was trained with; leave out "
+            "--set and --labels, or give the training file instead of the model"
         )
 
 
 def _stored(folder: Path) -> tuple[Teacher, LabelSpace]:
-    """The teacher of a model directory."""
+    """Return the teacher and the labels of a model directory."""
     from glocal.companions.teacher.teacher_model import Teacher
     from glocal.storage.model_directory import read_labels
 
     if not (folder / Teacher.folder).is_dir():
         raise ModelError(
-            f"the model {folder} has no teacher; train one that has (`glocal train … --recipe "
-            "treaderxml`), or give the training file instead of the model"
+            f"the model {folder} has no teacher; train one with `--recipe treaderxml`, or give "
+            "the training file instead of the model"
         )
     labels = read_labels(folder)
     return Teacher.load(folder / Teacher.folder, labels), labels
@@ -116,7 +115,7 @@ def _stored(folder: Path) -> tuple[Teacher, LabelSpace]:
 def _made(
     source: str, recipe: str, override: Sequence[str], labels: str | None, reading: dict[str, Any]
 ) -> tuple[Teacher, LabelSpace]:
-    """A teacher of training texts."""
+    """Build a teacher from training texts; returns it and the labels."""
     from glocal.companions.companion import FitInputs
     from glocal.companions.teacher.teacher_model import Teacher
     from glocal.config import load_recipe
@@ -151,65 +150,47 @@ def _measure(
         return scope_recall(made, corpus, space, ks=ks, progress=progress)
 
 
-def _print(document: dict[str, Any] | None, tables: Sequence[Table]) -> None:
-    if document is not None:
-        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
-        return
-    for table in tables:
-        console.stdout().print(table)
-
-
-def _explanation_tables(found: TeacherExplanation) -> list[Table]:
+def _show_explanation(found: TeacherExplanation, *, everything: bool) -> None:
+    """Print similar texts, their votes and the labels added above these, the first of each."""
     if not found.neighbours:
         console.note("No training text is similar: no word of the text is known.")
-        return []
-    tables = [neighbour_table(found), vote_table(found)]
-    return [*tables, parent_table(found)] if found.parents else tables
+        return
+    most = None if everything else SHOWN
+    texts = [(f"{n.similarity:.3f}", n.id, _listed(n.labels, most)) for n in found.neighbours]
+    _show_part("Similar training texts", ("similarity", "id", "labels"), texts, most)
+    votes = [
+        (f"{vote.weight:.3f}", vote.label, vote.description, _listed(vote.neighbours, most))
+        for vote in found.votes
+    ]
+    _show_part("Votes", ("weight", "label", "about", "voted for by"), votes, most)
+    parents = [(p.label, p.description, _listed(p.children, most)) for p in found.parents]
+    if parents:
+        _show_part("Parents added", ("label", "about", "above"), parents, most)
 
 
-def neighbour_table(found: TeacherExplanation) -> Table:
-    """The similar training texts."""
-    table = _table("Similar training texts", "similarity", "id", "labels")
-    for neighbour in found.neighbours:
-        table.add_row(f"{neighbour.similarity:.3f}", neighbour.id, ", ".join(neighbour.labels))
-    return table
+def _show_part(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], most: int | None
+) -> None:
+    hidden = len(rows[most:]) if most else 0
+    note = f"… and {hidden:,} more; --all shows them" if hidden else ""
+    console.print_table(title, columns, rows[:most], text_columns=len(columns), note=note)
 
 
-def vote_table(found: TeacherExplanation) -> Table:
-    """The labels they vote for."""
-    table = _table("Votes", "weight", "label", "about", "voted for by")
-    for vote in found.votes:
-        givers = ", ".join(vote.neighbours)
-        table.add_row(f"{vote.weight:.3f}", vote.label, vote.description, givers)
-    return table
+def _listed(items: Sequence[str], most: int | None) -> str:
+    more = f", … ({len(items)} in all)" if most and len(items) > most else ""
+    return ", ".join(items[:most]) + more
 
 
-def parent_table(found: TeacherExplanation) -> Table:
-    """The labels added above them."""
-    table = _table("Parents added", "", "label", "about", "above")
-    for parent in found.parents:
-        table.add_row("", parent.label, parent.description, ", ".join(parent.children))
-    return table
-
-
-def _recall_table(rows: Sequence[ScopeRecall], name: str) -> Table:
-    bands = list(rows[0].bands)
+def _show_recall(rows: Sequence[ScopeRecall], name: str) -> None:
+    cells = [
+        (
+            str(row.k),
+            *(f"{100 * share:.1f}" for share in (row.recall, *row.bands.values())),
+            f"{row.labels:.1f}",
+            f"{100 * row.cut:.1f}",
+        )
+        for row in rows
+    ]
+    columns = ("k", "all", *rows[0].bands, "labels in a scope", "full scopes, %")
     title = f"Gold labels of {name} inside the scope, %"
-    table = _table(
-        title, "k", "all", *bands, "labels in a scope", "full scopes, %", justify="right"
-    )
-    for row in rows:
-        shares = [row.recall, *row.bands.values()]
-        recalls = [f"{100 * share:.1f}" for share in shares]
-        table.add_row(str(row.k), *recalls, f"{row.labels:.1f}", f"{100 * row.cut:.1f}")
-    return table
-
-
-def _table(title: str, *columns: str, justify: Any = "left") -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for number, column in enumerate(columns):
-        table.add_column(column, justify=justify if number else "right", overflow="fold")
-    return table
+    console.print_table(title, columns, cells, text_columns=0)

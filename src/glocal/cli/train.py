@@ -1,4 +1,4 @@
-"""`glocal train`: a model from a file of labelled texts."""
+"""`glocal train`: train a model on files of labelled texts."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _label_table(path: str | None) -> Any:
 
 
 def summary(result: FitResult) -> str:
-    """What training gave, in two lines or so."""
+    """Return a short summary of a finished training."""
     from glocal.cli.training_progress import format_scores, format_seconds
 
     scores = format_scores(result.metrics.get("dev", {}).get("combined", {}))

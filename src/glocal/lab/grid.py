@@ -46,12 +46,12 @@ class Grid:
     def rich(self) -> Table:
         """For the terminal."""
         from rich import box
-        from rich.markup import escape
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(
-            title=escape(self.title),
-            caption=escape(self.note) or None,
+            title=Text(self.title, style="table.title"),
+            caption=Text(self.note, style="table.caption") if self.note else None,
             box=box.SIMPLE_HEAD,
             title_justify="left",
             caption_justify="left",
@@ -59,10 +59,10 @@ class Grid:
         for column in self.columns:
             is_text = column.style == "text"
             table.add_column(
-                escape(column.name), justify="left" if is_text else "right", no_wrap=not is_text
+                Text(column.name), justify="left" if is_text else "right", no_wrap=not is_text
             )
         for row in self.rows:
-            table.add_row(*(escape(cell) for cell in self._written(row, decimals=1)))
+            table.add_row(*map(Text, self._written(row, decimals=1)))
         return table
 
     def markdown(self) -> str:

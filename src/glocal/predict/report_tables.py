@@ -147,8 +147,8 @@ def _counts_line(report: EvaluationReport) -> str:
 
 def _rich_table(grid: _Grid) -> Table:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(
         title=grid.title,
@@ -165,11 +165,11 @@ def _rich_table(grid: _Grid) -> Table:
         )
     previous = ""
     for row in grid.rows:
-        cells = [escape(_cell(value, 1)) for value in row]
+        cells = [_cell(value, 1) for value in row]
         # A name stands once above its rows.
         repeated = grid.text_columns > 1 and cells[0] == previous
         previous = cells[0]
-        table.add_row("" if repeated else cells[0], *cells[1:])
+        table.add_row(*map(Text, ["" if repeated else cells[0], *cells[1:]]))
     return table
 
 

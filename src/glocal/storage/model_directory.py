@@ -205,7 +205,7 @@ def _read_settings(folder: Path) -> dict[str, Any]:
         raise NewerFormatError(
             f"{folder} has model format {version}, written by glocal "
             f"{settings.get('library_version', '?')}; this is glocal {__version__}, which reads "
-            f"up to format {FORMAT_VERSION}: pip install -U glocal"
+            f"up to format {FORMAT_VERSION}; upgrade it: pip install -U glocal"
         )
     return settings
 

@@ -1,7 +1,6 @@
-"""The baseline `glocal demo` prints beside its model: TF-IDF and a linear SVM for each label.
+"""A quick baseline for short texts: TF-IDF and one linear SVM for each label.
 
-That of `glocal baseline svm`, with character 3- and 4-grams beside the words since the demo's texts
-are short; the same training texts, labels and test texts as the model.
+The baseline `svm` of the registry, with character 3- and 4-grams as well as words.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SETTINGS = {"tol": 0.01, "prune": 0.01}
 def linear_baseline(
     train: Corpus, test: Corpus, labels: LabelSpace, *, k: int, progress: Progress | None = None
 ) -> Predictions:
-    """Train one linear classifier for each label and give the k best labels of each test text.
+    """Train one linear classifier for each label and return the k best labels of each test text.
 
     Args:
         train: Training texts.

@@ -1,7 +1,7 @@
-"""Two models on the same texts, whose label spaces need not be the same.
+"""The comparison of two models on the same texts, whose label spaces may differ.
 
 The predictions of both are brought into one set of columns: the labels of either model, then the
-gold labels neither knows. Models are loaded one after the other.
+gold labels that neither knows. Models are loaded one after the other.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
-from glocal.cli import console
+from glocal.predict.evaluation import compare
+from glocal.predict.predictor import Predictor
+from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
     from glocal.data.corpus import Corpus
     from glocal.metrics.bootstrap import BootstrapResult
     from glocal.predict.evaluation import EvaluationReport
@@ -32,30 +33,28 @@ def compare_models(
     corpus: Corpus,
     *,
     options: Mapping[str, Any],
-    device: str,
-    batch_size: int,
+    device: str = "auto",
+    batch_size: int = 64,
+    progress: Progress | None = None,
 ) -> tuple[dict[str, EvaluationReport], dict[str, BootstrapResult]]:
-    """The report of each model, and for each metric the second model minus the first.
+    """Return the report of each model, and for each metric the second model minus the first.
 
     Args:
         paths: Two model directories.
         corpus: Labelled texts.
-        options: Of `Predictor.evaluate`.
-        device: Where to compute.
+        options: Arguments of `Predictor.evaluate`.
+        device: The device to compute on.
         batch_size: Texts computed at a time.
+        progress: Called with the texts done and their number, for each model in turn.
     """
-    from glocal.predict.evaluation import compare
-    from glocal.predict.predictor import Predictor
-
     columns: dict[str, int] = {}
     reports, predictions = {}, []
     for path in paths:
         predictor = Predictor.load(path, device=device, batch_size=batch_size)
-        with console.progress_bar(f"evaluating {path}") as progress:
-            found = predictor.predict_for_report(corpus, ks=options["ks"], progress=progress)
+        found = predictor.predict_for_report(corpus, ks=options["ks"], progress=progress)
         reports[str(path)] = predictor.report(found, corpus, **options)
         predictions.append(_in_columns(found["combined"], predictor.labels.ids, columns))
-        del predictor  # gone before the next one is read
+        del predictor  # frees its memory before the next model is read
     gold = _gold(corpus, columns)
     first, second = predictions
     comparison = {
@@ -67,7 +66,7 @@ def compare_models(
 
 
 def _columns_of(ids: Iterable[str], columns: dict[str, int]) -> list[int]:
-    """The column of each label; new labels get new columns."""
+    """Return the column of each label; new labels get new columns."""
     return [columns.setdefault(label, len(columns)) for label in ids]
 
 
@@ -78,8 +77,6 @@ def _in_columns(found: Predictions, ids: Sequence[str], columns: dict[str, int])
 
 
 def _gold(corpus: Corpus, columns: dict[str, int]) -> csr_matrix:
-    from scipy.sparse import csr_matrix
-
     rows = [_columns_of(labels, columns) for labels in corpus.labels()]
     bounds = np.cumsum([0, *(len(row) for row in rows)])
     flat = np.array([column for row in rows for column in row], dtype=np.int64)
