@@ -34,6 +34,7 @@ COMMANDS = {
     "baseline": "glocal.cli.baseline",
     "benchmark": "glocal.cli.benchmark",
     "recipes": "glocal.cli.recipes",
+    "encoders": "glocal.cli.encoders",
 }
 COMPLETION_OPTIONS = ("install_completion", "show_completion")
 

