@@ -272,6 +272,7 @@ def _convert_onnx(folder: Path) -> None:
         raise ModelError(f"cannot read the downloaded weights: {error}") from error
     plain: dict[str, Any] = {name: tensor.copy(order="C") for name, tensor in weights.items()}
     save_file(plain, folder / _WEIGHTS, metadata={"format": "pt"})
+    shutil.copymode(path, folder / _WEIGHTS)  # safetensors makes its files private
     path.unlink()
     config = json.loads((folder / "config.json").read_text("utf-8"))
     config.pop("_name_or_path", None)
