@@ -84,8 +84,8 @@ def test_predict_proba_is_sparse_and_agrees(fitted):
 
 def test_evaluate(fitted):
     report = fitted.evaluate(*data(20, 1), ks=(1, 2))
-    assert set(report.scores) == {"combined", "D-last", "A-1"}
-    assert report.scores["combined"]["P@2"] > 0.4
+    assert set(report.experts) == {"D-last", "A-1"}
+    assert report.scores["P@2"] > 0.4
 
 
 def test_explain(fitted):

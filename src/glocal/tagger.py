@@ -195,7 +195,7 @@ class Tagger:
         texts = _texts(X, "X")
         width = min(self.k, len(self.classes_)) if k is None else k
         predictor.check_k(width)
-        return predictor.predict(texts, k=width)["combined"]
+        return predictor.predict(texts, k=width)
 
     def predict_proba(self, X: Iterable[str], k: int | None = None) -> csr_matrix:
         """Probabilities as a sparse matrix (texts, labels) that holds the k best of each text.
@@ -216,7 +216,7 @@ class Tagger:
         predictor = self._fitted()
         corpus, _ = _corpus(X, y, "X")
         k = min(self.k, len(self.classes_))
-        found = predictor.predict_corpus(corpus, k=k)["combined"]
+        found = predictor.predict_corpus(corpus, k=k)
         gold = predictor.labels.encode(corpus)
         return float(metric_value(f"P@{k}", found, gold))
 

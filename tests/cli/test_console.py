@@ -10,7 +10,8 @@ from glocal.cli.training_progress import TrainingProgress, format_scores, format
 EVALUATION = {
     "step": 4,
     "epoch": 1,
-    "scores": {"combined": {"P@1": 0.5, "P@5": 0.25}, "D-last": {"P@1": 0.4, "P@5": 0.2}},
+    "scores": {"P@1": 0.5, "P@5": 0.25},
+    "experts": {"D-last": {"P@1": 0.4, "P@5": 0.2}},
     "metric": "P@5",
     "best": True,
 }

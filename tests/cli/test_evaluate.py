@@ -140,4 +140,4 @@ def test_model_of_a_newer_format(run, model, files, tmp_path):
     result = run("eval", newer, files.test)
     assert result.exit_code == 1
     assert "format 99" in result.stderr
-    assert "upgrade" in result.stderr
+    assert "pip install -U glocal" in result.stderr

@@ -10,7 +10,6 @@ import torch
 from glocal.data.batches import collate
 from glocal.errors import ConfigError, ModelError
 from glocal.predict.predictor import Predictor
-from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.encoders.folders import texts
@@ -49,10 +48,10 @@ def batch_of(tokenizer, chosen, **options):
 def test_the_company_a_text_is_in_does_not_change_its_scores(folder):
     system, tokenizer = build(f"encoder.name=random:{folder}", "candidates.mode=full")
     chosen = sorted(texts()[:12], key=len)
-    together = system.topk(batch_of(tokenizer, chosen, multiple=16), 4)[COMBINED]
+    together = system.topk(batch_of(tokenizer, chosen, multiple=16), 4).combined
     together = torch.zeros(12, 4).scatter(1, together.indices, together.scores)
     for row, text in enumerate(chosen):
-        alone = system.topk(batch_of(tokenizer, [text]), 4)[COMBINED]
+        alone = system.topk(batch_of(tokenizer, [text]), 4).combined
         alone = torch.zeros(1, 4).scatter(1, alone.indices, alone.scores)
         torch.testing.assert_close(together[row], alone[0], rtol=0, atol=1e-5)
 
@@ -83,8 +82,8 @@ def test_trains_and_loads(folder, tmp_path):
     found = losses(tmp_path / "m")
     assert sum(found[-4:]) < sum(found[:4])
     predictor = Predictor.load(tmp_path / "m", device="cpu")
-    first = predictor.predict(texts()[:4], k=3)[COMBINED]
-    again = Predictor.load(tmp_path / "m", device="cpu").predict(texts()[:4], k=3)[COMBINED]
+    first = predictor.predict(texts()[:4], k=3)
+    again = Predictor.load(tmp_path / "m", device="cpu").predict(texts()[:4], k=3)
     np.testing.assert_array_equal(first.scores, again.scores)
     assert predictor.explain("the red cat", k=1)[0].spans
 
@@ -110,7 +109,7 @@ def test_layers_above_the_highest_expert_are_cut_and_a_saved_model_knows(folder,
     assert {name.split(".layer.")[1].split(".")[0] for name in names} == {"0"}
     predictor = Predictor.load(tmp_path / "m", device="cpu")
     assert predictor.system.encoder.total_layers == (3 if folder.name == "xlnet" else 2)
-    assert predictor.predict(["the cat"], k=2)[COMBINED].indices.shape == (1, 2)
+    assert predictor.predict(["the cat"], k=2).indices.shape == (1, 2)
 
 
 def test_the_last_layer_is_that_of_the_encoder_before_it_was_cut(roberta, tmp_path):
@@ -196,7 +195,7 @@ def test_a_full_length_text_uses_every_position(roberta):
     system, tokenizer = build(f"encoder.name=random:{roberta}", "encoder.max_length=40")
     tokens = [np.array(ids) for ids in tokenizer.encode_batch(["the red cat " * 50], 40)]
     assert len(tokens[0]) == 40
-    assert len(system.topk(collate(tokens, np.arange(1), pad_id=1, left=False), 2)[COMBINED][0])
+    assert len(system.topk(collate(tokens, np.arange(1), pad_id=1, left=False), 2).combined[0])
 
 
 @pytest.mark.parametrize(

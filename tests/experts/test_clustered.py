@@ -10,7 +10,6 @@ from glocal.experts.document import DocumentExpert
 from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import label_clusters
 from glocal.predict.predictor import Predictor
-from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
@@ -62,10 +61,10 @@ def test_clusters_are_an_expert_of_the_mixture(mode, more):
     loss.backward()
     assert loss.isfinite()
     assert all(p.grad is not None for p in system.experts.parameters())
-    found = system.eval().topk(batch(), 13, parts=system.expert_names)
+    found = system.eval().topk(batch(), 13, experts=system.expert_names)
     document, local, both = (
-        torch.zeros(3, 13).scatter_(1, found[n].indices.clamp(min=0), found[n].scores)
-        for n in ("D-last", "A-1", COMBINED)
+        torch.zeros(3, 13).scatter_(1, best.indices.clamp(min=0), best.scores)
+        for best in (found.experts["D-last"], found.experts["A-1"], found.combined)
     )
     torch.testing.assert_close(both, (document + local) / 2)
 
@@ -98,5 +97,5 @@ def test_a_run_saves_and_loads(tmp_path):
     fit(recipe, tiny_corpus(24), out=tmp_path / "model", device="cpu")
     predictor = Predictor.load(tmp_path / "model", device="cpu")
     assert predictor.recipe.document.head == "aplc"
-    assert np.isfinite(predictor.predict(["the red cat"], k=3)[COMBINED].scores).all()
+    assert np.isfinite(predictor.predict(["the red cat"], k=3).scores).all()
     assert len(predictor.explain("the red cat", k=2)) == 2

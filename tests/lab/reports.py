@@ -1,5 +1,7 @@
 """Reports and outcomes made of random predictions: no training needed."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
@@ -14,13 +16,14 @@ COUNTS = np.array([3, 8, 15, 40, 60, 90, 150, 300])
 def random_report(seed=0, experts=(), *, ks=(1, 3, 5), bands=None):
     random = np.random.default_rng(seed)
     gold = csr_matrix((random.random((30, len(COUNTS))) < 0.3).astype(np.float32))
-    predictions = {}
-    for name in ("combined", *experts):
+
+    def predictions():
         indices = np.array([random.permutation(len(COUNTS)) for _ in range(30)])
-        scores = random.random(indices.shape).astype(np.float32)
-        predictions[name] = Predictions.from_unsorted(indices, scores)
+        return Predictions.from_unsorted(indices, random.random(indices.shape).astype(np.float32))
+
+    found = replace(predictions(), experts={name: predictions() for name in experts})
     bands = Bands() if bands is None else bands
-    return evaluate_predictions(predictions, gold, counts=COUNTS, n_train=400, bands=bands, ks=ks)
+    return evaluate_predictions(found, gold, counts=COUNTS, n_train=400, bands=bands, ks=ks)
 
 
 def random_outcome(name, title, seed=0, experts=(), **changes):

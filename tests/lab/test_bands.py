@@ -21,7 +21,7 @@ def test_scores_side_by_side_with_their_difference(reports):
     names = [column.name for column in every.columns]
     assert names == ["model", *(f"{b} {x}" for b in ("few", "medium", "many") for x in "PRF")]
     first, second, difference = every.rows
-    few = reports["first"][0].macro["combined"][5]["few"]
+    few = reports["first"][0].macro[5]["few"]
     assert first[:4] == (
         "first", few.all_labels.precision, few.all_labels.recall, few.all_labels.f1,
     )  # fmt: skip
@@ -40,7 +40,7 @@ def test_one_series_has_no_difference(reports):
 def test_a_part_of_a_model(reports):
     parts = {"expert": (reports["first"][0], "A-1")}
     row = BandComparison(parts, k=3, source="x").grids()[0].rows[0]
-    assert row[3] == reports["first"][0].macro["A-1"][3]["few"].all_labels.f1
+    assert row[3] == reports["first"][0].experts["A-1"].macro[3]["few"].all_labels.f1
 
 
 def test_files(reports, tmp_path):

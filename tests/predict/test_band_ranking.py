@@ -1,5 +1,7 @@
 """Labels of a band ranked among themselves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,8 @@ class FixedPredictor:
         allowed = [SPACE.index[label] for label in self.order if label in only][:k]
         indices = np.tile(np.array(allowed, dtype=np.int64), (len(corpus), 1))
         scores = np.tile(np.linspace(0.9, 0.1, len(allowed), dtype=np.float32), (len(corpus), 1))
-        return dict.fromkeys(["combined", *self.expert_names], Predictions(indices, scores))
+        found = Predictions(indices, scores)
+        return replace(found, experts=dict.fromkeys(self.expert_names, found))
 
 
 def ranked(gold, order="abcdyz", k=5):

@@ -28,7 +28,7 @@ class CountingPredictor:
         first = np.array([len(text) % 3 for text in texts])
         indices = (first[:, None] + np.arange(k)) % 3
         scores = np.tile(np.linspace(0.9, 0.1, k, dtype=np.float32), (len(texts), 1))
-        return {"combined": Predictions(indices.astype(np.int64), scores)}
+        return Predictions(indices.astype(np.int64), scores, self.labels)
 
 
 def documents(n):
@@ -71,12 +71,13 @@ def test_lists_are_passed_on():
 
 
 def test_threshold_names_and_empty_slots():
-    found = Predictions(np.array([[2, 0, -1]]), np.array([[0.75, 0.25, -np.inf]], dtype=np.float32))
-    (row,) = prediction_rows(["x"], found, LABELS, threshold=0.0, names=False)
+    scores = np.array([[0.75, 0.25, -np.inf]], dtype=np.float32)
+    found = Predictions(np.array([[2, 0, -1]]), scores, LABELS)
+    (row,) = prediction_rows(["x"], found, threshold=0.0, names=False)
     assert row == {"id": "x", "labels": [{"id": "c", "score": 0.75}, {"id": "a", "score": 0.25}]}
-    (row,) = prediction_rows(["x"], found, LABELS, threshold=0.25)
+    (row,) = prediction_rows(["x"], found, threshold=0.25)
     assert [label["name"] for label in row["labels"]] == ["C", "A"]
-    (row,) = prediction_rows(["x"], found, LABELS, threshold=0.5)
+    (row,) = prediction_rows(["x"], found, threshold=0.5)
     assert [label["id"] for label in row["labels"]] == ["c"]
 
 

@@ -37,7 +37,7 @@ class TableModel:
         if candidates is None:
             candidates = np.tile(np.arange(rows.shape[1]), (len(rows), 1))
         scores = np.take_along_axis(rows, candidates.clip(min=0), axis=1)
-        return {"combined": Predictions.from_unsorted(candidates, scores, k)}
+        return Predictions.from_unsorted(candidates, scores, k)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_label_missing_from_one_list_is_not_zero(tables):
 
 def test_one_model_alone_is_itself(tables):
     found = ensemble_predict(["m1"], corpus_of(30), k=5)
-    alone = TableModel(tables["m1"]).predict(corpus_of(30).texts(), k=5)["combined"]
+    alone = TableModel(tables["m1"]).predict(corpus_of(30).texts(), k=5)
     np.testing.assert_array_equal(found.indices, alone.indices)
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from glocal.errors import ConfigError
 from glocal.predict.explain import Span, _top_words
-from glocal.ranking.ranker import COMBINED
 from tests.encoders.folders import xlnet_folder
 from tests.predict.test_predictor import predictor_of
 from tests.tiny import SYSTEM_RECIPES
@@ -86,13 +85,13 @@ def test_labels_scores_and_shares_are_those_of_prediction(predictor):
     explanations = predictor.explain(text, k=3)
     assert len(explanations) == 3
     for place, explanation in enumerate(explanations):
-        label = found[COMBINED].indices[0, place]
+        label = found.indices[0, place]
         assert explanation.label_id == predictor.labels.ids[label]
-        assert explanation.score == pytest.approx(float(found[COMBINED].scores[0, place]))
+        assert explanation.score == pytest.approx(float(found.scores[0, place]))
         assert list(explanation.expert_scores) == predictor.expert_names
         for name, score in explanation.expert_scores.items():
-            position = full[name].indices[0].tolist().index(label)
-            assert score == pytest.approx(float(full[name].scores[0, position]), abs=1e-6)
+            position = full.experts[name].indices[0].tolist().index(label)
+            assert score == pytest.approx(float(full.experts[name].scores[0, position]), abs=1e-6)
         mean = sum(explanation.expert_scores.values()) / 2
         assert explanation.score == pytest.approx(mean, abs=1e-6)
 

@@ -10,7 +10,6 @@ from glocal.errors import ConfigError, DataError
 from glocal.predict.predictor import Predictor
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination
-from glocal.ranking.ranker import COMBINED, MEAN
 from glocal.storage.model_directory import StoredModel
 from glocal.systems.registry import build_system
 from glocal.vocabulary.label_space import LabelSpace
@@ -47,7 +46,7 @@ def dense(predictions, n_labels):
 def test_a_k_above_the_label_count_is_cut_with_a_warning(predictor, caplog):
     n_labels = len(predictor.labels)
     with caplog.at_level(logging.WARNING, logger="glocal"):
-        found = predictor.predict(TEXTS, k=n_labels + 7)[COMBINED]
+        found = predictor.predict(TEXTS, k=n_labels + 7)
     assert found.indices.shape == (9, n_labels)
     assert f"only {n_labels} labels" in caplog.text
     assert np.isfinite(found.scores).all()
@@ -67,49 +66,49 @@ def test_check_k_names_the_label_count(predictor):
 
 def test_no_texts_give_no_predictions(predictor):
     found = predictor.predict([], k=3, per_expert=True)
-    assert list(found) == [COMBINED, *predictor.expert_names]
-    assert {part.indices.shape for part in found.values()} == {(0, 3)}
+    assert list(found.experts) == predictor.expert_names
+    assert {part.indices.shape for part in (found, *found.experts.values())} == {(0, 3)}
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "🐈", "\u0000", "the cat " * 20_000])
 def test_empty_odd_and_very_long_texts_are_tagged(predictor, text):
-    found = predictor.predict([text, "the red cat"], k=3)[COMBINED]
+    found = predictor.predict([text, "the red cat"], k=3)
     assert (found.indices >= 0).all()
     assert np.isfinite(found.scores).all()
-    alone = predictor.predict(["the red cat"], k=3)[COMBINED]
+    alone = predictor.predict(["the red cat"], k=3)
     np.testing.assert_array_equal(found.indices[1], alone.indices[0])
 
 
 def test_what_lies_beyond_max_length_does_not_count(predictor):
     start = "the red cat " * 10
-    first, second = predictor.predict([start + "owl", start + "a white hen"], k=4)[COMBINED].scores
+    first, second = predictor.predict([start + "owl", start + "a white hen"], k=4).scores
     np.testing.assert_array_equal(first, second)
 
 
 def test_the_order_of_texts_is_kept(predictor):
-    together = predictor.predict(TEXTS, k=2)[COMBINED]
+    together = predictor.predict(TEXTS, k=2)
     for row, text in enumerate(TEXTS):
-        alone = predictor.predict([text], k=2)[COMBINED]
+        alone = predictor.predict([text], k=2)
         np.testing.assert_array_equal(together.indices[row], alone.indices[0])
         np.testing.assert_allclose(together.scores[row], alone.scores[0], atol=1e-6)
 
 
 def test_a_corpus_gives_what_its_texts_give(predictor):
     corpus = tiny_corpus(9, seed=1)
-    first = predictor.predict_corpus(corpus, k=3)[COMBINED]
-    second = predictor.predict(TEXTS, k=3)[COMBINED]
+    first = predictor.predict_corpus(corpus, k=3)
+    second = predictor.predict(TEXTS, k=3)
     np.testing.assert_array_equal(first.scores, second.scores)
 
 
 def test_only_and_exclude(predictor):
     ids = predictor.labels.ids
-    only = predictor.predict(TEXTS, k=4, only=[ids[2], ids[5]])[COMBINED]
+    only = predictor.predict(TEXTS, k=4, only=[ids[2], ids[5]])
     assert set(only.indices[:, :2].ravel()) == {2, 5}
     assert (only.indices[:, 2:] == -1).all()
     assert (only.scores[:, 2:] == -np.inf).all()
-    rest = predictor.predict(TEXTS, k=len(ids), exclude=[ids[2], ids[5]])[COMBINED]
+    rest = predictor.predict(TEXTS, k=len(ids), exclude=[ids[2], ids[5]])
     assert not {2, 5} & set(rest.indices.ravel())
-    both = predictor.predict(TEXTS, k=1, only=[ids[2], ids[5]], exclude=[ids[5]])[COMBINED]
+    both = predictor.predict(TEXTS, k=1, only=[ids[2], ids[5]], exclude=[ids[5]])
     assert set(both.indices.ravel()) == {2}
 
 
@@ -135,11 +134,12 @@ def test_candidates_get_the_scores_of_full_scoring(name, calibration):
     predictor = predictor_of(name=name, calibration=calibration)
     n_labels = len(predictor.labels)
     full = predictor.predict(TEXTS, k=n_labels, per_expert=True)
-    candidates = full[COMBINED].indices[:, ::2].copy()
+    candidates = full.indices[:, ::2].copy()
     candidates[0, 1:] = -1
     found = predictor.predict(TEXTS, candidates=candidates, per_expert=True)
-    for part in full:
-        expected, scores = dense(full[part], n_labels), found[part]
+    pairs = [(full, found)] + [(full.experts[name], found.experts[name]) for name in full.experts]
+    for whole, scores in pairs:
+        expected = dense(whole, n_labels)
         for row in range(len(TEXTS)):
             wanted = candidates[row][candidates[row] >= 0]
             filled = scores.indices[row] >= 0
@@ -153,14 +153,14 @@ def test_the_calibration_rescales_the_combination_and_keeps_the_order():
     plain, warm = predictor_of(), predictor_of(calibration=Calibration(0.4, 0.4))
     raw = plain.predict(TEXTS, k=6, per_expert=True)
     found = warm.predict(TEXTS, k=6, per_expert=True)
-    np.testing.assert_array_equal(found[COMBINED].indices, raw[COMBINED].indices)
-    p = raw[COMBINED].scores.astype(np.float64)
+    np.testing.assert_array_equal(found.indices, raw.indices)
+    p = raw.scores.astype(np.float64)
     expected = 1 / (1 + ((1 - p) / p) ** (1 / 2.5))
-    np.testing.assert_allclose(found[COMBINED].scores, expected, rtol=1e-5)
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-5)
     for name in warm.expert_names:
-        np.testing.assert_array_equal(found[name].scores, raw[name].scores)
-    uncalibrated = warm.predict(TEXTS, k=6, calibrated=False)[COMBINED]
-    np.testing.assert_array_equal(uncalibrated.scores, raw[COMBINED].scores)
+        np.testing.assert_array_equal(found.experts[name].scores, raw.experts[name].scores)
+    uncalibrated = warm.predict(TEXTS, k=6, calibrated=False)
+    np.testing.assert_array_equal(uncalibrated.scores, raw.scores)
 
 
 def test_a_shortlist_holds_the_best_of_what_the_document_expert_proposes():
@@ -169,16 +169,16 @@ def test_a_shortlist_holds_the_best_of_what_the_document_expert_proposes():
     for predictor in (short, whole):
         first, second = predictor.system.experts
         second.bias.data = first.bias.data.mean() - first.bias.data  # experts that disagree
-    found = short.predict(TEXTS, k=3)[COMBINED]
+    found = short.predict(TEXTS, k=3)
     n_labels = len(short.labels)
     full = whole.predict(TEXTS, k=n_labels, per_expert=True)
-    scores = dense(full[COMBINED], n_labels)
+    scores = dense(full, n_labels)
     best = 0
-    for row, proposed in enumerate(full["D-last"].indices[:, :4]):
+    for row, proposed in enumerate(full.experts["D-last"].indices[:, :4]):
         expected = proposed[np.argsort(-scores[row, proposed], kind="stable")][:3]
         np.testing.assert_array_equal(found.indices[row], expected)
         np.testing.assert_allclose(found.scores[row], scores[row, expected], atol=1e-6)
-        best += (full[COMBINED].indices[row, :3] == expected).all()
+        best += (full.indices[row, :3] == expected).all()
     assert best < len(TEXTS)  # the shortlist leaves some of the best labels out
 
 
@@ -190,8 +190,8 @@ def test_progress_counts_every_text(predictor):
 
 
 def test_bf16_is_close_to_fp32():
-    exact = predictor_of().predict(TEXTS, k=15)[COMBINED]
-    fast = predictor_of(precision="bf16").predict(TEXTS, k=15)[COMBINED]
+    exact = predictor_of().predict(TEXTS, k=15)
+    fast = predictor_of(precision="bf16").predict(TEXTS, k=15)
     np.testing.assert_allclose(dense(fast, 15), dense(exact, 15), atol=0.05)
 
 
@@ -217,13 +217,14 @@ def test_the_plain_mean_beside_the_combination(learnt):
     predictor.system.combination = Combination(learnt, 0.3)
     n_labels = len(predictor.labels)
     found = predictor.predict_for_report(corpus, ks=(n_labels,), plain_mean=True)
-    parts = {name: dense(part, n_labels) for name, part in found.items()}
-    mean = (parts["D-last"] + parts["A-1"]) / 2
-    np.testing.assert_allclose(parts[MEAN], mean, rtol=1e-5)
-    assert np.allclose(parts[MEAN], parts[COMBINED], rtol=1e-5) == (not learnt)
-    assert MEAN not in predictor.predict_for_report(corpus)
+    expected = np.mean([dense(alone, n_labels) for alone in found.experts.values()], axis=0)
+    mean = dense(found.mean, n_labels)
+    np.testing.assert_allclose(mean, expected, rtol=1e-5)
+    assert np.allclose(mean, dense(found, n_labels), rtol=1e-5) == (not learnt)
+    assert predictor.predict_for_report(corpus).mean is None
 
 
 def test_one_expert_has_no_mean_of_its_own():
     predictor = predictor_of("experts=['D-last']")
-    assert MEAN not in predictor.predict_for_report(tiny_corpus(9, seed=1), plain_mean=True)
+    found = predictor.predict_for_report(tiny_corpus(9, seed=1), plain_mean=True)
+    assert found.mean is None

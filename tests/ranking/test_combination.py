@@ -39,7 +39,7 @@ def make_pool(*, documents=400, labels=12, useful=(1.0, 0.5), frequency=-0.4, co
         )
         for i, slope in enumerate(useful)
     }
-    return Pool(pooled, scored, list(scored), counts), sp.csr_matrix(gold.astype(np.int8))
+    return Pool(pooled, scored, counts), sp.csr_matrix(gold.astype(np.int8))
 
 
 def exact_pool(weight, frequency, bias, *, documents=2000):
@@ -52,7 +52,7 @@ def exact_pool(weight, frequency, bias, *, documents=2000):
     pooled = np.tile(np.arange(4), (documents, 1))
     scores = np.tile(sigmoid(log_odds).astype(np.float32), (documents, 1))
     scored = {"E": Predictions.from_unsorted(pooled, scores, 4)}
-    return Pool(pooled, scored, ["E"], counts), sp.csr_matrix(gold.astype(np.int8))
+    return Pool(pooled, scored, counts), sp.csr_matrix(gold.astype(np.int8))
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_no_frequency_term_where_counts_are_not_known():
         )
         for i, name in enumerate(pool.names)
     }
-    assert fit_weights(Pool(pool.labels, scored, pool.names), gold).frequency == 0.0
+    assert fit_weights(Pool(pool.labels, scored), gold).frequency == 0.0
     assert fit_weights(pool, gold).frequency < -0.1
 
 

@@ -8,7 +8,6 @@ import torch
 
 from glocal.data.batches import collate
 from glocal.ranking.combination import Combination
-from glocal.ranking.ranker import COMBINED, MEAN
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from tests.tiny import tiny_recipe
@@ -53,9 +52,9 @@ def expected_scores(system, batch):
 @pytest.mark.parametrize("way", WAYS)
 def test_scores_follow_the_formula(way):
     system, batch = build(*WAYS[way])
-    plain = system.topk(batch, 10)[COMBINED]
+    plain = system.topk(batch, 10).combined
     system.combination = COMBINATION
-    found = system.topk(batch, 10)[COMBINED]
+    found = system.topk(batch, 10).combined
     scores = expected_scores(system, batch)
     torch.testing.assert_close(found.scores, scores.sort(1, descending=True).values)
     torch.testing.assert_close(scores.gather(1, found.indices), found.scores)
@@ -77,11 +76,13 @@ def test_labels_that_are_not_allowed_come_out_of_no_chunk(way, forbidden):
     allowed = torch.ones(len(COUNTS), dtype=torch.bool)
     allowed[list(forbidden)] = False
     n_allowed = int(allowed.sum())
-    every = system.topk(batch, 10, parts=system.expert_names)
-    found = system.topk(batch, 10, allowed=allowed, parts=system.expert_names)
-    for name, best in found.items():
+    every = system.topk(batch, 10, experts=system.expert_names)
+    found = system.topk(batch, 10, allowed=allowed, experts=system.expert_names)
+    pairs = [(every.combined, found.combined)]
+    pairs += [(every.experts[name], found.experts[name]) for name in system.expert_names]
+    for full, best in pairs:
         for row in range(len(batch)):
-            order = [label for label in every[name].indices[row].tolist() if allowed[label]]
+            order = [label for label in full.indices[row].tolist() if allowed[label]]
             assert best.indices[row, :n_allowed].tolist() == order
         assert (best.indices[:, n_allowed:] == -1).all()
         assert (best.scores[:, n_allowed:] == 0).all()
@@ -93,7 +94,7 @@ def test_a_shortlist_has_room_for_allowed_labels_only(way):
     system, batch = build(*WAYS[way], "candidates.predict=3")
     allowed = torch.zeros(len(COUNTS), dtype=torch.bool)
     allowed[[2, 6, 9]] = True
-    found = system.topk(batch, 3, allowed=allowed)[COMBINED]
+    found = system.topk(batch, 3, allowed=allowed).combined
     assert found.indices.sort(1).values.tolist() == [[2, 6, 9]] * len(batch)
 
 
@@ -101,7 +102,7 @@ def test_candidates_that_are_not_allowed_are_skipped():
     system, batch = build(*WAYS["full"])
     allowed = torch.arange(len(COUNTS)) != 4
     candidates = torch.tensor([[4, 2, 9], [8, -1, 4], [4, 4, 4]])
-    found = system.topk(batch, 3, candidates=candidates, allowed=allowed)[COMBINED]
+    found = system.topk(batch, 3, candidates=candidates, allowed=allowed).combined
     assert found.indices.sort(1).values.tolist() == [[-1, 2, 9], [-1, -1, 8], [-1, -1, -1]]
 
 
@@ -111,7 +112,7 @@ def test_candidates_are_scored_as_among_all_labels(way):
     system.combination = COMBINATION
     scores = expected_scores(system, batch)
     candidates = torch.tensor([[4, 2, 9], [8, -1, 0], [-1, -1, 7]])
-    found = system.topk(batch, 3, candidates=candidates)[COMBINED]
+    found = system.topk(batch, 3, candidates=candidates).combined
     for row, asked in enumerate(candidates.tolist()):
         filled = found.indices[row] >= 0
         labels, given = found.indices[row][filled].tolist(), found.scores[row][filled].tolist()
@@ -123,24 +124,25 @@ def test_candidates_are_scored_as_among_all_labels(way):
 
 def test_experts_by_themselves_know_nothing_of_the_frequency():
     system, batch = build(*WAYS["full"])
-    before = system.topk(batch, 10, parts=system.expert_names)
+    before = system.topk(batch, 10, experts=system.expert_names)
     system.combination = COMBINATION
-    after = system.topk(batch, 10, parts=system.expert_names)
+    after = system.topk(batch, 10, experts=system.expert_names)
     for name in system.expert_names:
-        assert torch.equal(before[name].indices, after[name].indices)
-        assert torch.equal(before[name].scores, after[name].scores)
+        assert torch.equal(before.experts[name].indices, after.experts[name].indices)
+        assert torch.equal(before.experts[name].scores, after.experts[name].scores)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_mean_of_probabilities_beside_what_the_weights_say(way):
     system, batch = build(*WAYS[way])
-    plain = system.topk(batch, 10)[COMBINED]
+    plain = system.topk(batch, 10).combined
     system.combination = COMBINATION
-    found = system.topk(batch, 10, parts=[MEAN])
-    assert list(found) == [COMBINED, MEAN]
-    assert torch.equal(found[MEAN].indices, plain.indices)
-    assert torch.equal(found[MEAN].scores, plain.scores)
-    assert not torch.equal(found[COMBINED].scores, plain.scores)
+    found = system.topk(batch, 10, mean=True)
+    assert found.experts == {}
+    assert system.topk(batch, 10).mean is None
+    assert torch.equal(found.mean.indices, plain.indices)
+    assert torch.equal(found.mean.scores, plain.scores)
+    assert not torch.equal(found.combined.scores, plain.scores)
 
 
 @pytest.mark.gpu
@@ -149,9 +151,9 @@ def test_the_mean_of_probabilities_beside_what_the_weights_say(way):
 def test_a_gpu_scores_the_same_and_combines_without_waiting(way):
     system, batch = build(*WAYS[way])
     system.combination = COMBINATION
-    here = system.topk(batch, 10)[COMBINED]
+    here = system.topk(batch, 10).combined
     system, batch = system.to("cuda"), batch.to("cuda")
-    there = system.topk(batch, 10)[COMBINED]
+    there = system.topk(batch, 10).combined
     torch.testing.assert_close(there.scores.cpu(), here.scores, rtol=1e-3, atol=1e-4)
     logits = [torch.zeros(3, 10, device="cuda")] * 2
     labels = torch.zeros(3, 10, dtype=torch.long, device="cuda")

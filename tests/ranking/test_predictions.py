@@ -1,5 +1,7 @@
 """Predictions: order, parts, files."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,6 +9,7 @@ import pytest
 
 from glocal.errors import DataError
 from glocal.ranking.predictions import Predictions
+from glocal.vocabulary.label_space import LabelSpace
 
 INF = np.inf
 
@@ -151,3 +154,54 @@ def test_broken_and_missing_files_are_refused_by_name(sample, tmp_path):
         Predictions.load(path)
     with pytest.raises(DataError, match=r"none\.parquet"):
         Predictions.load(tmp_path / "none.parquet")
+
+
+# --- labels and experts ----------------------------------------------------------------------
+
+LABELS = LabelSpace(
+    list("abcde"), ["A", "B", "C", "D", "E"], [""] * 5, [()] * 5, np.ones(5, np.int64), 5
+)
+
+
+@pytest.fixture
+def whole(sample):
+    """Predictions with labels, an expert's own and the mean's."""
+    expert = predictions([[1, 3, 0], [4, 2, 0]], [[0.8, 0.4, 0.2], [0.9, 0.8, 0.1]])
+    return replace(sample, experts={"A-1": expert}, mean=expert).with_labels(LABELS)
+
+
+def test_documents_are_lists_of_tags(whole):
+    first, second = whole
+    assert first == [("d", "D", pytest.approx(0.9)), ("b", "B", 0.5), ("c", "C", 0.25)]
+    assert (first[1].id, first[1].name, first[1].score) == ("b", "B", 0.5)
+    assert second == whole[1] == whole[-1]
+    assert [tag.id for tag in second] == ["a", "e"]  # the empty slot has no tag
+    assert whole.label_ids(1) == ["a", "e"]
+    assert whole.label_names(0) == ["D", "B", "C"]
+    assert whole.experts["A-1"].label_ids(0) == ["b", "d", "a"]
+
+
+def test_without_a_label_space_there_are_no_names(sample):
+    with pytest.raises(DataError, match=r"do not know their label space.*with_labels"):
+        sample[0]
+
+
+def test_heads_and_selections_take_the_experts_along(whole):
+    for found in (whole.head(2), whole.take(np.array([1, 0])), Predictions.concat([whole, whole])):
+        assert found.labels is LABELS
+        assert found.experts.keys() == {"A-1"}
+        assert found.experts["A-1"].indices.shape == found.mean.indices.shape == found.indices.shape
+    assert whole.head(1).experts["A-1"].indices.tolist() == [[1], [4]]
+    assert whole.take(np.array([1])).mean.indices.tolist() == [[4, 2, 0]]
+    assert Predictions.concat([whole, whole]).experts["A-1"].indices.tolist()[2] == [1, 3, 0]
+
+
+def test_a_threshold_drops_the_experts(whole):
+    found = whole.above(0.5)
+    assert [len(tags) for tags in found] == [2, 2]
+    assert not found.experts
+    assert found.mean is None
+
+
+def test_the_representation_is_short(whole):
+    assert repr(whole) == "Predictions(2 documents, k=3, experts=['A-1'])"

@@ -20,7 +20,6 @@ from glocal.errors import ModelError, NewerFormatError
 from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination
-from glocal.ranking.ranker import COMBINED
 from glocal.storage import model_directory as store
 from glocal.storage.model_directory import StoredModel, load_model, read_labels, save_model
 from glocal.systems.registry import build_system
@@ -37,7 +36,7 @@ def model_of(seed=0, **options):
     system, tokenizer = build_system(
         tiny_recipe("glocalxml"), LabelStatistics(labels.counts, labels.n_documents)
     )
-    metrics = {"steps": 8, "dev": {"combined": {"P@1": 0.5}}}
+    metrics = {"steps": 8, "dev": {"P@1": 0.5}}
     return StoredModel(system, system.recipe, labels, tokenizer, metrics=metrics, **options)
 
 
@@ -105,7 +104,7 @@ def test_everything_comes_back(tmp_path):
 def best_labels(model):
     texts = tiny_corpus(6, seed=2).texts()
     tokens = TokenStore.in_memory(model.tokenizer.encode_batch(texts, 24))
-    return score_documents(model.system.eval(), tokens, model.tokenizer, k=5)[COMBINED]
+    return score_documents(model.system.eval(), tokens, model.tokenizer, k=5)
 
 
 def test_the_combination_comes_back(tmp_path):
@@ -149,7 +148,7 @@ def test_files_are_as_readable_as_other_new_files(folder, tmp_path):
 
 def test_a_newer_format_asks_for_an_upgrade(folder):
     edit(folder / "glocal.toml", lambda t: t.replace("format_version = 2", "format_version = 99"))
-    with pytest.raises(NewerFormatError, match=r"format 99.*up to format 2: pip install --upgrade"):
+    with pytest.raises(NewerFormatError, match=r"format 99.*up to format 2: pip install -U"):
         load_model(folder)
 
 
@@ -293,12 +292,17 @@ def test_half_precision_and_odd_layouts_are_stored_as_they_are(tmp_path):
     save_model(tmp_path / "model", model)
     loaded = load_model(tmp_path / "model")
     tokens = TokenStore.in_memory(model.tokenizer.encode_batch(["a red dog", "an owl"], 24))
-    found = [
-        score_documents(m.system.eval(), tokens, m.tokenizer, k=3)[COMBINED]
-        for m in (model, loaded)
-    ]
+    found = [score_documents(m.system.eval(), tokens, m.tokenizer, k=3) for m in (model, loaded)]
     np.testing.assert_allclose(found[0].scores, found[1].scores, rtol=1e-6)
 
 
 def test_metrics_are_plain_json(folder):
     assert json.loads((folder / "metrics.json").read_text("utf-8"))["steps"] == 8
+
+
+def test_dev_scores_of_all_parts_in_one_table_are_read_apart(folder):
+    stored = {"steps": 8, "dev": {"combined": {"P@1": 0.5}, "A-1": {"P@1": 0.4}}}
+    (folder / "metrics.json").write_text(json.dumps(stored), encoding="utf-8")
+    metrics = load_model(folder).metrics
+    assert metrics["dev"] == {"P@1": 0.5}
+    assert metrics["dev_experts"] == {"A-1": {"P@1": 0.4}}

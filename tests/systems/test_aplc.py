@@ -15,7 +15,6 @@ from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import label_clusters
 from glocal.predict.predictor import Predictor
 from glocal.ranking.aplc_topk import aplc_topk
-from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
@@ -180,11 +179,11 @@ def gold_matrix():
 def test_candidates_get_the_scores_of_a_full_search():
     system = build("aplc.partition=[0.4, 0.3, 0.3]").eval()
     batch = batch_of()
-    full = system.topk(batch, len(COUNTS), parts=system.expert_names)
-    assert set(full) == {COMBINED, "D-last"}
+    full = system.topk(batch, len(COUNTS), experts=system.expert_names)
+    assert set(full.experts) == {"D-last"}
     candidates = torch.tensor([[3, 8, 12, -1], [4, 5, 1, 0], [-1, -1, 2, 7]])
-    found = system.topk(batch, 4, candidates=candidates)[COMBINED]
-    dense = torch.zeros(3, len(COUNTS)).scatter_(1, *full[COMBINED])
+    found = system.topk(batch, 4, candidates=candidates).combined
+    dense = torch.zeros(3, len(COUNTS)).scatter_(1, *full.combined)
     for row, labels in enumerate(candidates):
         known = labels[labels >= 0].tolist()
         expected = [known[i] for i in (-dense[row, known]).argsort()]
@@ -315,9 +314,9 @@ def test_unusual_partitions_train_save_and_load(overrides, tmp_path):
     predictor = Predictor.load(tmp_path / "model", device="cpu")
     assert predictor.recipe.aplc == tiny_recipe("aplc", *overrides).aplc
     texts = ["the red cat", "a green owl a a a"]
-    found = predictor.predict(texts, k=3)[COMBINED]
+    found = predictor.predict(texts, k=3)
     assert np.isfinite(found.scores).all()
-    again = Predictor.load(tmp_path / "model", device="cpu").predict(texts, k=3)[COMBINED]
+    again = Predictor.load(tmp_path / "model", device="cpu").predict(texts, k=3)
     np.testing.assert_array_equal(found.indices, again.indices)
 
 
@@ -341,8 +340,8 @@ def test_xlnet_reads_cls_last_and_padding_changes_nothing(tmp_path):
     assert predictor.tokenizer.facts.cls_type_id == 2
     texts = ["red cat", "the green owl a a a a a a a a", "blue"]
     k = len(predictor.labels)
-    together = predictor.predict(texts, k=k)[COMBINED]
+    together = predictor.predict(texts, k=k)
     for row, text in enumerate(texts):
-        alone = predictor.predict([text], k=k)[COMBINED]
+        alone = predictor.predict([text], k=k)
         np.testing.assert_array_equal(together.indices[row], alone.indices[0])
         np.testing.assert_allclose(together.scores[row], alone.scores[0], rtol=1e-5)

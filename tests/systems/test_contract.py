@@ -18,7 +18,6 @@ from glocal.errors import Interrupted
 from glocal.predict.predictor import Predictor
 from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration
-from glocal.ranking.ranker import COMBINED
 from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.mixture import ExpertMixture
 from glocal.systems.registry import build_system
@@ -113,7 +112,7 @@ class Built:
         return total, found
 
     def scores(self, k=None, **options):
-        """Top labels and scores of every document, by part."""
+        """Top labels and scores of every document."""
         k = self.system.n_labels if k is None else k
         return score_documents(
             self.system, self.tokens, self.tokenizer, k=k, companion_features=self.extra, **options
@@ -129,6 +128,11 @@ def assert_close_gradients(first, second):
         torch.testing.assert_close(
             grad, other_grads[name], rtol=1e-4, atol=1e-5, msg=lambda text, n=name: f"{n}: {text}"
         )
+
+
+def parts_of(predictions):
+    """The model's predictions and each expert's."""
+    return [predictions, *predictions.experts.values()]
 
 
 def by_label(predictions, n_labels):
@@ -188,16 +192,16 @@ def test_save_and_load_give_equal_predictions(case, tmp_path):
     parts = (built.system, built.system.recipe, built.labels, built.tokenizer)
     model = StoredModel(*parts, Calibration(0.7, 1.5), companions=built.companions)
     save_model(tmp_path / "model", model)
-    before = built.scores(k=5, parts=built.system.expert_names)
+    before = built.scores(k=5, experts=built.system.expert_names)
     loaded = load_model(tmp_path / "model")
     built.system, built.tokenizer = loaded.system, loaded.tokenizer
     if loaded.companions is not None:
         built.extra = loaded.companions.features_for_texts(built.corpus.texts())
-    after = built.scores(k=5, parts=built.system.expert_names)
-    assert before.keys() == after.keys() == {COMBINED, *loaded.system.expert_names}
-    for name in before:
-        np.testing.assert_array_equal(after[name].indices, before[name].indices)
-        np.testing.assert_array_equal(after[name].scores, before[name].scores)
+    after = built.scores(k=5, experts=built.system.expert_names)
+    assert list(before.experts) == list(after.experts) == loaded.system.expert_names
+    for new, old in zip(parts_of(after), parts_of(before), strict=True):
+        np.testing.assert_array_equal(new.indices, old.indices)
+        np.testing.assert_array_equal(new.scores, old.scores)
     assert loaded.calibration == Calibration(0.7, 1.5)
     assert loaded.recipe == built.system.recipe
     assert loaded.labels.ids == built.labels.ids
@@ -206,13 +210,13 @@ def test_save_and_load_give_equal_predictions(case, tmp_path):
 def test_batch_size_and_padding_do_not_change_predictions(case):
     built = Built(case)
     n_labels = built.system.n_labels
-    alone = by_label(built.scores(batch_size=1)[COMBINED], n_labels)
+    alone = by_label(built.scores(batch_size=1), n_labels)
     assert np.isfinite(alone).all()
     for batch_size in (5, 64):
-        together = by_label(built.scores(batch_size=batch_size)[COMBINED], n_labels)
+        together = by_label(built.scores(batch_size=batch_size), n_labels)
         np.testing.assert_allclose(together, alone, rtol=0, atol=1e-5)
     built.system.eval()
-    padded = built.system.topk(built.batch(multiple=64), n_labels)[COMBINED]
+    padded = built.system.topk(built.batch(multiple=64), n_labels).combined
     found = torch.full((len(built.tokens), n_labels), -1.0)
     found.scatter_(1, padded.indices, padded.scores)
     np.testing.assert_allclose(found.numpy(), alone, rtol=0, atol=1e-5)
@@ -221,11 +225,11 @@ def test_batch_size_and_padding_do_not_change_predictions(case):
 def test_candidates_are_all_scored_as_in_full_and_no_other_label_is(case):
     built = Built(case)
     n_labels = built.system.n_labels
-    full = by_label(built.scores()[COMBINED], n_labels)
+    full = by_label(built.scores(), n_labels)
     random = np.random.default_rng(0)
     candidates = np.stack([random.permutation(n_labels)[:6] for _ in range(len(built.tokens))])
     candidates[:, 4:] = -1
-    found = built.scores(candidates=candidates)[COMBINED]
+    found = built.scores(candidates=candidates)
     assert (found.indices[:, 4:] == -1).all()
     np.testing.assert_array_equal(np.sort(found.indices[:, :4]), np.sort(candidates[:, :4]))
     expected = np.take_along_axis(full, found.indices[:, :4], axis=1)
@@ -238,24 +242,24 @@ def test_labels_that_are_not_allowed_never_come_out(case):
     n_labels = built.system.n_labels
     allowed = np.zeros(n_labels, dtype=bool)
     allowed[[1, 4, 6]] = True
-    found = built.scores(k=5, allowed=allowed, parts=built.system.expert_names)
-    full = by_label(built.scores()[COMBINED], n_labels)
-    for predictions in found.values():
+    found = built.scores(k=5, allowed=allowed, experts=built.system.expert_names)
+    full = by_label(built.scores(), n_labels)
+    for predictions in parts_of(found):
         assert (np.sort(predictions.indices[:, :3]) == [1, 4, 6]).all()
         assert (predictions.indices[:, 3:] == -1).all()
-    expected = np.take_along_axis(full, found[COMBINED].indices[:, :3], axis=1)
-    np.testing.assert_allclose(found[COMBINED].scores[:, :3], expected, atol=1e-6)
+    expected = np.take_along_axis(full, found.indices[:, :3], axis=1)
+    np.testing.assert_allclose(found.scores[:, :3], expected, atol=1e-6)
 
 
 def test_experts_are_reported_apart_when_asked_for(case):
     built = Built(case)
     n_labels = built.system.n_labels
-    assert set(built.scores(k=3)) == {COMBINED}
-    found = built.scores(parts=built.system.expert_names)
-    assert list(found) == [COMBINED, *built.system.expert_names]
+    assert not built.scores(k=3).experts
+    found = built.scores(experts=built.system.expert_names)
+    assert list(found.experts) == built.system.expert_names
     if isinstance(built.system, ExpertMixture):
-        parts = [by_label(found[name], n_labels) for name in built.system.expert_names]
-        mean = by_label(found[COMBINED], n_labels)
+        parts = [by_label(alone, n_labels) for alone in found.experts.values()]
+        mean = by_label(found, n_labels)
         np.testing.assert_allclose(np.mean(parts, axis=0), mean, atol=1e-6)
 
 
@@ -285,8 +289,8 @@ def test_label_chunks_give_the_gradients_and_scores_of_all_labels_at_once(case):
     chunked = Built(case, "train.chunk_elements=70")
     assert_close_gradients(chunked.gradients([chunked.batch()]), whole.gradients([whole.batch()]))
     np.testing.assert_allclose(
-        by_label(chunked.scores()[COMBINED], chunked.system.n_labels),
-        by_label(whole.scores()[COMBINED], whole.system.n_labels),
+        by_label(chunked.scores(), chunked.system.n_labels),
+        by_label(whole.scores(), whole.system.n_labels),
         atol=1e-6,
     )
 
@@ -325,7 +329,7 @@ def test_two_processes_equal_one(case, trained, in_two_processes):
     assert [e["step"] for e in evaluated[0]] == [e["step"] for e in evaluated[1]] == [4, 8]
     texts = [document.text for document in tiny_corpus(20, seed=2).documents()]
     scores = [
-        by_label(p.predict(texts, k=len(p.labels), calibrated=False)[COMBINED], len(p.labels))
+        by_label(p.predict(texts, k=len(p.labels), calibrated=False), len(p.labels))
         for p in (Predictor.load(out, device="cpu") for out in (one, two))
     ]
     np.testing.assert_allclose(scores[1], scores[0], atol=1e-3)
@@ -341,6 +345,6 @@ def test_overfits_32_documents(case, tmp_path):
     recipe = recipe_of(case, "encoder.pooling=mean", *settings)
     train(recipe, tmp_path / "model", corpus=corpus)
     predictor = Predictor.load(tmp_path / "model", device="cpu")
-    found = predictor.predict_corpus(corpus, k=1)[COMBINED]
+    found = predictor.predict_corpus(corpus, k=1)
     gold = predictor.labels.encode(corpus).toarray()
     assert np.take_along_axis(gold, found.indices, axis=1).mean() >= 0.95

@@ -150,7 +150,7 @@ def train(path, *overrides, table=TABLE):
 
 def first_of_unseen(predictor, texts):
     """How often the right one of the labels 30 to 39 comes first among them."""
-    found = predictor.predict_corpus(texts, k=1, only=TABLE.ids[30:])["combined"].indices[:, 0]
+    found = predictor.predict_corpus(texts, k=1, only=TABLE.ids[30:]).indices[:, 0]
     return np.mean([predictor.labels.ids[i] for i in found] == np.ravel(texts.labels()))
 
 
@@ -166,7 +166,7 @@ def test_a_saved_model_scores_as_the_one_trained(tmp_path):
     predictor = train(tmp_path / "model", "labels.text=tied", 'experts=["D-last","A-1"]')
     again = Predictor.load(tmp_path / "model", device="cpu")
     ours, theirs = (p.predict(["a b", WORDS[35]], k=40) for p in (predictor, again))
-    np.testing.assert_array_equal(ours["combined"].scores, theirs["combined"].scores)
+    np.testing.assert_array_equal(ours.scores, theirs.scores)
     rows = predictor.system.experts[0].tie.rows
     torch.testing.assert_close(rows.norm(dim=1), torch.ones(40))
 

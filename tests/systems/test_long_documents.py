@@ -8,7 +8,6 @@ from glocal.data.batches import collate
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, Interrupted
 from glocal.predict.predictor import Predictor
-from glocal.ranking.ranker import COMBINED
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.encoders.folders import xlnet_folder
@@ -29,7 +28,8 @@ LONGER = ["a hen " * 9 + "and a fox", "the blue pig " * 7, "a cow a cow a cow a 
 def scores(predictor, texts, **options):
     n_labels = len(predictor.labels)
     found = predictor.predict(texts, k=n_labels, per_expert=True, calibrated=False, **options)
-    return {name: dense(predictions, n_labels) for name, predictions in found.items()}
+    parts = {**found.experts, "all": found}
+    return {name: dense(predictions, n_labels) for name, predictions in parts.items()}
 
 
 @pytest.mark.parametrize("reads", ["first", "chunks"])
@@ -85,7 +85,7 @@ def test_readers_read_the_first_chunk():
 def test_label_clusters_can_read_all_chunks():
     whole = scores(predictor_of(*LONG, CHUNKS, name="aplc"), LONGER)
     cut = scores(predictor_of(*CUT, name="aplc"), LONGER)
-    assert not np.allclose(whole[COMBINED], cut[COMBINED], atol=1e-5)
+    assert not np.allclose(whole["all"], cut["all"], atol=1e-5)
 
 
 def hidden_word_corpus(n=48):
@@ -104,7 +104,7 @@ def test_learns_what_only_the_end_of_a_text_tells(tmp_path):
     for name, lengths in {"cut": CUT, "whole": LONG}.items():
         recipe = tiny_recipe("glocalxml", *lengths, *settings)
         result = train(recipe, tmp_path / name, corpus=corpus, dev=corpus)
-        found[name] = result.metrics["dev"][COMBINED]["P@1"]
+        found[name] = result.metrics["dev"]["P@1"]
     assert found["whole"] > 0.9
     assert found["cut"] < 0.6
     predictor = Predictor.load(tmp_path / "whole", device="cpu")
@@ -227,7 +227,7 @@ def test_the_recipe_is_stored_with_the_model(tmp_path):
     again = Predictor.load(tmp_path / "m", device="cpu")
     assert loaded.system.chunking.window == 16
     corpus = Corpus.from_texts(LONGER, [["x"]] * 3)
-    first = loaded.predict(LONGER, k=5)[COMBINED]
-    second = again.predict_corpus(corpus, k=5)[COMBINED]
+    first = loaded.predict(LONGER, k=5)
+    second = again.predict_corpus(corpus, k=5)
     np.testing.assert_array_equal(first.indices, second.indices)
     np.testing.assert_array_equal(first.scores, second.scores)

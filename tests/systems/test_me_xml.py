@@ -75,7 +75,7 @@ class TestLosses:
         features = system.encoder(batch)
         logits = functional.linear(features.hidden[2][:, 0], expert.weight, expert.bias)
         assert_same(system, system.training_step(batch, AFTER), bce(logits, dense))
-        best = system.topk(batch, system.n_labels)["combined"]
+        best = system.topk(batch, system.n_labels).combined
         torch.testing.assert_close(
             best.scores, torch.sigmoid(logits).gather(1, best.indices), rtol=1e-5, atol=1e-6
         )

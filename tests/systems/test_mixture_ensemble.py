@@ -7,7 +7,6 @@ import torch
 from glocal.data.batches import collate
 from glocal.errors import ConfigError, ModelError
 from glocal.ranking.combination import Combination
-from glocal.ranking.ranker import COMBINED
 from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.mixture_ensemble import MixtureEnsemble, mixtures_of
 from glocal.systems.registry import build_system
@@ -55,26 +54,27 @@ def test_scores_are_those_of_the_mean_log_odds(overrides):
     ensemble, tokenizer = ensemble_of(3, *overrides)
     batch = batch_of(tokenizer)
     logits = mean_logits(ensemble, batch)
-    found = ensemble.topk(batch, len(LABELS), parts=ensemble.expert_names)
+    found = ensemble.topk(batch, len(LABELS), experts=ensemble.expert_names)
     expected = {name: torch.sigmoid(z) for name, z in logits.items()}
     rarity = -0.4 * torch.from_numpy(LABELS.counts).log()
-    expected[COMBINED] = torch.sigmoid(0.8 * logits["D-last"] + 0.3 * logits["A-1"] + rarity - 0.5)
-    assert found.keys() == expected.keys()
+    expected["all"] = torch.sigmoid(0.8 * logits["D-last"] + 0.3 * logits["A-1"] + rarity - 0.5)
+    best = {**found.experts, "all": found.combined}
+    assert best.keys() == expected.keys()
     for name, scores in expected.items():
-        torch.testing.assert_close(found[name].scores, scores.sort(1, descending=True).values)
-        torch.testing.assert_close(scores.gather(1, found[name].indices), found[name].scores)
+        torch.testing.assert_close(best[name].scores, scores.sort(1, descending=True).values)
+        torch.testing.assert_close(scores.gather(1, best[name].indices), best[name].scores)
 
 
 def test_candidates_and_allowed_labels_score_the_same():
     ensemble, tokenizer = ensemble_of(2)
     batch = batch_of(tokenizer)
-    whole = ensemble.topk(batch, len(LABELS))[COMBINED]
-    given = ensemble.topk(batch, 3, candidates=whole.indices[:, 4:7])[COMBINED]
+    whole = ensemble.topk(batch, len(LABELS)).combined
+    given = ensemble.topk(batch, 3, candidates=whole.indices[:, 4:7]).combined
     assert torch.equal(given.indices, whole.indices[:, 4:7])
     torch.testing.assert_close(given.scores, whole.scores[:, 4:7])
     allowed = torch.zeros(len(LABELS), dtype=torch.bool)
     allowed[[1, 3]] = True
-    assert set(ensemble.topk(batch, 2, allowed=allowed)[COMBINED].indices.unique().tolist()) == {
+    assert set(ensemble.topk(batch, 2, allowed=allowed).combined.indices.unique().tolist()) == {
         1,
         3,
     }
@@ -93,7 +93,7 @@ def test_shortlists_are_what_any_member_puts_forward():
     assert len(kept) > 2 * len(batch)  # members differ
     rows = [row[row >= 0].tolist() for row in proposed]
     assert all(len(set(row)) == len(row) for row in rows)
-    found = ensemble.topk(batch, 2)[COMBINED]
+    found = ensemble.topk(batch, 2).combined
     assert all(
         set(best) <= set(row) for best, row in zip(found.indices.tolist(), rows, strict=True)
     )
@@ -103,8 +103,8 @@ def test_one_member_is_the_mixture_itself():
     system, tokenizer = build(0)
     batch = batch_of(tokenizer)
     alone, ensemble = system.topk(batch, 5), MixtureEnsemble([system]).topk(batch, 5)
-    assert torch.equal(alone[COMBINED].indices, ensemble[COMBINED].indices)
-    torch.testing.assert_close(alone[COMBINED].scores, ensemble[COMBINED].scores)
+    assert torch.equal(alone.combined.indices, ensemble.combined.indices)
+    torch.testing.assert_close(alone.combined.scores, ensemble.combined.scores)
 
 
 def test_an_infinite_log_odds_does_not_silence_the_others():
@@ -149,12 +149,14 @@ def test_loading_gives_the_same_predictions(folder):
     batch = batch_of(tokenizer)
     assert after.recipe.train.members == 2
     old, new = (
-        system.topk(batch, 5, parts=system.expert_names) for system in (before, after.system)
+        system.topk(batch, 5, experts=system.expert_names) for system in (before, after.system)
     )
-    assert old.keys() == new.keys()
-    for name in old:
-        assert torch.equal(old[name].indices, new[name].indices)
-        assert torch.equal(old[name].scores, new[name].scores)
+    assert old.experts.keys() == new.experts.keys() == {"D-last", "A-1"}
+    pairs = [(old.combined, new.combined)]
+    pairs += [(old.experts[name], new.experts[name]) for name in old.experts]
+    for before, after in pairs:
+        assert torch.equal(before.indices, after.indices)
+        assert torch.equal(before.scores, after.scores)
 
 
 def test_a_missing_member_is_named(folder):

@@ -125,7 +125,7 @@ def test_a_model_of_it_alone_needs_no_encoder(tmp_path):
     train(alone(), tmp_path / "m", corpus=TRAIN, dev=DEV)
     assert not (tmp_path / "m" / "tokenizer.json").exists()
     predictor = Predictor.load(tmp_path / "m", device="cpu")
-    found = predictor.predict(DEV.texts(), k=3, per_expert=True)["S"]
+    found = predictor.predict(DEV.texts(), k=3, per_expert=True).experts["S"]
     (companion,) = predictor.companions
     best, probabilities = companion.model.topk(DEV.texts(), 3)
     assert np.array_equal(found.indices, best)
@@ -143,9 +143,9 @@ def test_alone_it_ranks_none_but_its_own_best_however_rare_the_others(tmp_path, 
     predictor = Predictor.load(tmp_path / "m", device="cpu")
     predictor.system.combination = Combination({"S": 0.1}, 0.0, -9.0)
     own = predictor.companions.features(DEV)[SPARSE]
-    found = predictor.predict_corpus(DEV, k=4)["combined"].indices
+    found = predictor.predict_corpus(DEV, k=4).indices
     assert np.array_equal(np.sort(found), np.sort(own))
-    assert predictor.predict_corpus(DEV, k=6)["combined"].indices.shape == (len(DEV), 6)
+    assert predictor.predict_corpus(DEV, k=6).indices.shape == (len(DEV), 6)
 
 
 @pytest.mark.parametrize("mode", ["full", "shortlist"])
@@ -156,13 +156,13 @@ def test_it_joins_the_other_experts(tmp_path, mode):
     result = train(recipe, tmp_path / "m", corpus=TRAIN, dev=DEV)
     predictor = Predictor.load(tmp_path / "m", device="cpu")
     assert set(predictor.system.combination.weights) == {"D-last", "A-1", "S"}
-    assert set(result.metrics["dev"]) == {"combined", "D-last", "A-1", "S"}
+    assert set(result.metrics["dev_experts"]) == {"D-last", "A-1", "S"}
     found = predictor.predict(DEV.texts(), k=4, per_expert=True)
-    for part in found.values():
+    for part in (found, *found.experts.values()):
         for row in part.indices:
             assert len(set(row.tolist())) == len(row)
-    own = predictor.predict(DEV.texts(), k=4, candidates=found["combined"].indices)["combined"]
-    assert np.array_equal(own.indices, found["combined"].indices)
+    own = predictor.predict(DEV.texts(), k=4, candidates=found.indices)
+    assert np.array_equal(own.indices, found.indices)
 
 
 def test_shortlists_hold_what_only_another_expert_knows():

@@ -18,7 +18,6 @@ from glocal.errors import ConfigError, DataError, Interrupted, TrainingError
 from glocal.experts.reading_network import SelfAttention
 from glocal.predict.predictor import Predictor
 from glocal.predict.topk_documents import score_documents
-from glocal.ranking.ranker import COMBINED
 from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.registry import build_system
 from glocal.systems.system import TrainingPosition
@@ -69,7 +68,7 @@ class Built:
             k=n_labels,
             companion_features=self.extra,
             **options,
-        )[COMBINED]
+        )
         dense = np.zeros_like(found.scores)
         np.put_along_axis(dense, found.indices, found.scores, axis=1)
         return dense
@@ -174,11 +173,11 @@ def test_a_new_text_goes_the_way_of_the_training_texts(trained, monkeypatch):
     predictor = Predictor.load(trained, device="cpu")
     assert predictor.expert_names == ["R-last"]
     assert (trained / "teacher").is_dir()
-    found = predictor.predict(TEXTS, k=4)[COMBINED]
-    again = predictor.predict_corpus(Corpus.from_texts(TEXTS), k=4)[COMBINED]
+    found = predictor.predict(TEXTS, k=4)
+    again = predictor.predict_corpus(Corpus.from_texts(TEXTS), k=4)
     np.testing.assert_array_equal(found.indices, again.indices)
     np.testing.assert_allclose(found.scores, again.scores, atol=1e-6)
-    assert predictor.predict([], k=4)[COMBINED].indices.shape == (0, 4)
+    assert predictor.predict([], k=4).indices.shape == (0, 4)
     stored = predictor.companions.features_for_texts(tiny_corpus().texts())
     fresh = taught(predictor.recipe, tiny_corpus(), predictor.labels, TABLE)[2]
     again = fresh.features_for_texts(tiny_corpus().texts())
@@ -216,7 +215,7 @@ def test_without_a_teacher_none_is_stored(tmp_path):
     assert not (tmp_path / "model" / "teacher").exists()
     predictor = Predictor.load(tmp_path / "model", device="cpu")
     assert predictor.explain_teacher("the red fox") is None
-    assert predictor.predict(TEXTS, k=2)[COMBINED].indices.shape == (3, 2)
+    assert predictor.predict(TEXTS, k=2).indices.shape == (3, 2)
 
 
 def test_another_hierarchy_is_another_run(tmp_path):
@@ -260,7 +259,7 @@ def test_steps_with_a_teacher_can_be_recorded():
 def test_the_teacher_alone_tags_by_the_labels_of_similar_texts(tmp_path, name):
     train(tiny_recipe(name, 'experts=["T"]'), tmp_path / "model")
     predictor = Predictor.load(tmp_path / "model", device="cpu")
-    found = predictor.predict(TEXTS[:2], k=1)[COMBINED]
+    found = predictor.predict(TEXTS[:2], k=1)
     scope = predictor.companions.features_for_texts(TEXTS[:2])["scope"]
     assert found.indices[:, 0].tolist() == scope[:, 0].tolist()
 

@@ -14,7 +14,6 @@ from glocal.predict.predictor import Predictor
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination
 from glocal.ranking.fit_combination import fit_weights
-from glocal.ranking.ranker import COMBINED, MEAN
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from glocal.train.dev import DevEvaluator, _share_outside
@@ -65,8 +64,9 @@ def test_one_expert_is_weighed_against_the_frequency_too(expert, tmp_path):
     assert predictor.system.combination.weights.keys() == {expert}
     assert_predicts(predictor, on_dev)
     report = predictor.evaluate(DEV, ks=(1,), plain_mean=True)
-    assert list(report.scores) == [COMBINED, MEAN]
-    assert list(predictor.metrics["dev"]) == [COMBINED]
+    assert report.experts == {}
+    assert report.mean is not None
+    assert predictor.metrics["dev_experts"] == {}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_scores_on_dev_count_labels_that_no_expert_put_forward(tmp_path):
     predictor = Predictor.load(path, device="cpu")
     assert_predicts(predictor, on_dev)
     own = predictor.predict_corpus(DEV, k=5, per_expert=True)
-    pooled = np.concatenate([own[name].indices for name in predictor.expert_names], axis=1)
+    pooled = np.concatenate([alone.indices for alone in own.experts.values()], axis=1)
     assert not (on_dev.indices[:, :, None] == pooled[:, None]).any(2).all()
 
 
@@ -124,14 +124,14 @@ def test_share_outside():
 def assert_predicts(predictor, on_dev):
     assert predictor.system.combination.frequency != 0.0
     count = min(on_dev.k, len(predictor.labels))
-    found = predictor.predict_corpus(DEV, k=count, calibrated=False)["combined"]
+    found = predictor.predict_corpus(DEV, k=count, calibrated=False)
     assert np.array_equal(found.indices, on_dev.indices[:, :count])
     np.testing.assert_allclose(found.scores, on_dev.scores[:, :count], rtol=1e-4)
 
 
 def test_batch_size_does_not_change_scores(trained):
     one, many = (Predictor.load(trained[0], device="cpu", batch_size=size) for size in (1, 17))
-    left, right = (p.predict(DEV.texts(), k=5)["combined"] for p in (one, many))
+    left, right = (p.predict(DEV.texts(), k=5) for p in (one, many))
     assert np.array_equal(left.indices, right.indices)
     np.testing.assert_allclose(left.scores, right.scores, rtol=1e-4)
 
@@ -195,7 +195,7 @@ def test_every_process_learns_the_same_as_one_alone():
     assert first[0].weights == pytest.approx(combination.weights, rel=1e-3, abs=1e-4)
     assert first[0].frequency == pytest.approx(combination.frequency, rel=1e-3)
     assert first[0].bias == pytest.approx(combination.bias, rel=1e-3)
-    assert first[1]["combined"] == pytest.approx(scores["combined"])
+    assert first[1] == pytest.approx(scores)
     assert first[2].to_mapping() == pytest.approx(calibration.to_mapping(), rel=1e-3)
 
 

@@ -160,7 +160,7 @@ def test_two_processes_equal_one(tmp_path):
     train(tiny_recipe("best", *settings), tmp_path / "one", dev=tiny_corpus(9, seed=1))
     texts = tiny_corpus(8, seed=2).texts()
     one, two = (Predictor.load(tmp_path / name, device="cpu") for name in ("one", "two"))
-    left, right = (p.predict(texts, k=15, per_expert=True)["D-last"] for p in (one, two))
+    left, right = (p.predict(texts, k=15, per_expert=True).experts["D-last"] for p in (one, two))
     np.testing.assert_allclose(left.scores, right.scores, atol=1e-3)
 
 
@@ -171,20 +171,20 @@ def test_predictor_tagger_and_ensembles_read_it(whole):
     texts = tiny_corpus(8, seed=2)
     predictor = Predictor.load(whole, device="cpu")
     found = predictor.predict(texts.texts(), k=3, per_expert=True)
-    assert found.keys() == {"combined", "D-last", "A-1", "S"}
+    assert found.experts.keys() == {"D-last", "A-1", "S"}
     by_tagger = Tagger.load(whole, device="cpu").predict_topk(texts.texts(), k=3)
-    assert np.array_equal(by_tagger.indices, found["combined"].indices)
-    assert np.array_equal(by_tagger.scores, found["combined"].scores)
+    assert np.array_equal(by_tagger.indices, found.indices)
+    assert np.array_equal(by_tagger.scores, found.scores)
     voted = ensemble_predict([whole, whole], texts, k=3, device="cpu")
-    assert np.array_equal(voted.indices, found["combined"].indices)
+    assert np.array_equal(voted.indices, found.indices)
     report = predictor.evaluate(tiny_corpus(8, seed=2))
-    assert set(report.scores) == {"combined", "D-last", "A-1", "S"}
+    assert set(report.experts) == {"D-last", "A-1", "S"}
 
 
 def test_batch_size_does_not_change_predictions(whole):
     texts = tiny_corpus(7, seed=2).texts()
     one, many = (Predictor.load(whole, device="cpu", batch_size=size) for size in (1, 7))
-    left, right = (p.predict(texts, k=4)["combined"] for p in (one, many))
+    left, right = (p.predict(texts, k=4) for p in (one, many))
     assert np.array_equal(left.indices, right.indices)
     np.testing.assert_allclose(left.scores, right.scores, rtol=1e-4)
 

@@ -11,7 +11,7 @@ from glocal.errors import ConfigError, DataError, Interrupted, ModelError, Train
 from glocal.predict.evaluation import metric_value
 from glocal.predict.predictor import Predictor
 from glocal.systems.mixture import ExpertMixture
-from glocal.train.loop import Loop
+from glocal.train.loop import DevScores, Loop
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, assert_same_run, entries, losses, train, weights
 
@@ -26,7 +26,7 @@ def script_scores(monkeypatch, scores):
         seen.append({n: t.clone() for n, t in self.system.state_dict().items()})
         value = scores[len(seen) - 1]
         names = ["P@1", "P@3", "P@5", "nDCG@5"]
-        return {"combined": dict.fromkeys(names, value)}
+        return DevScores(dict.fromkeys(names, value), {})
 
     monkeypatch.setattr("glocal.train.dev.DevEvaluator.__call__", evaluate)
     return seen
@@ -51,7 +51,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(tmp_path, monkeypatch):
     assert result.metrics["best_step"] == 4
     assert [e["best"] for e in listener.evaluations] == [True, True, False, False]
     assert [e["step"] for e in listener.evaluations] == [2, 4, 6, 8]
-    assert result.metrics["evaluations"][1]["scores"]["combined"]["P@5"] == 0.6
+    assert result.metrics["evaluations"][1]["scores"]["P@5"] == 0.6
 
 
 def test_patience_stops_the_run(tmp_path, monkeypatch):
@@ -94,7 +94,7 @@ def test_the_metric_named_in_the_recipe_decides(tmp_path):
     recipe = tiny_recipe("glocalxml", "train.metric=PSP@3", "train.epochs=3")
     listener = Recorder()
     result = train(recipe, tmp_path / "m", dev=DEV, listener=listener)
-    values = {e["step"]: e["scores"]["combined"]["PSP@3"] for e in listener.evaluations}
+    values = {e["step"]: e["scores"]["PSP@3"] for e in listener.evaluations}
     assert result.metrics["best_step"] == max(values, key=lambda step: (values[step], -step))
     with pytest.raises(ConfigError, match="P@5"):
         train(tiny_recipe("glocalxml", "train.metric=p5"), tmp_path / "other", dev=DEV)
@@ -112,7 +112,7 @@ def test_a_dev_set_without_labels_is_refused_before_training(tmp_path, dev):
 def test_dev_labels_that_training_does_not_know_count_as_misses(tmp_path):
     dev = Corpus.from_texts(["the red cat", "the dog"], [["unheard of"], ["unseen"]])
     result = train(tiny_recipe("glocalxml"), tmp_path / "m", dev=dev)
-    assert result.metrics["dev"]["combined"]["P@5"] == 0.0
+    assert result.metrics["dev"]["P@5"] == 0.0
 
 
 # --- averaging --------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def test_metrics_and_log_are_kept_with_the_model(tmp_path):
     assert [e["scores"] for e in logged if "scores" in e] == [
         e["scores"] for e in metrics["evaluations"]
     ]
-    assert set(metrics["dev"]) == {"combined", "D-last", "A-1"}
+    assert set(metrics["dev_experts"]) == {"D-last", "A-1"}
 
 
 def test_experts_weights_are_learnt_on_dev_and_stored(tmp_path):
@@ -355,9 +355,9 @@ def test_experts_weights_are_learnt_on_dev_and_stored(tmp_path):
     weights = predictor.system.combination.weights
     assert set(weights) == {"D-last", "A-1"}
     assert min(weights.values()) >= 0.0
-    found = predictor.predict_corpus(DEV, k=5, calibrated=False)["combined"]
+    found = predictor.predict_corpus(DEV, k=5, calibrated=False)
     value = metric_value("P@5", found, predictor.labels.encode(DEV))
-    assert value == pytest.approx(result.metrics["dev"]["combined"]["P@5"])
+    assert value == pytest.approx(result.metrics["dev"]["P@5"])
 
 
 def test_the_mean_of_the_experts_on_request(tmp_path):

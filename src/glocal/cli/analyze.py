@@ -201,12 +201,14 @@ def _evaluate(
 def _series(
     reports: dict[Path, EvaluationReport], *, experts: bool
 ) -> dict[str, tuple[EvaluationReport, str]]:
-    """The reports by the shortest names that tell the models and their parts apart."""
+    """Return the reports by the shortest names that tell the models and their parts apart."""
+    from glocal.predict.evaluation import COMBINED
+
     names = _short_names(list(reports))
     series = {}
     for path, report in reports.items():
-        parts = [part for part in report.macro if part != "combined"] if experts else []
-        series[names[path]] = (report, "combined")
+        parts = list(report.experts) if experts else []
+        series[names[path]] = (report, COMBINED)
         series |= {f"{names[path]} {part}": (report, part) for part in parts}
     return series
 

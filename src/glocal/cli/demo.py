@@ -133,7 +133,7 @@ def _run_baseline(data: BuiltinData, labels: LabelSpace) -> _Run:
     with console.progress_bar("baseline", unit="labels") as progress:
         found = linear_baseline(data.train, data.test, labels, k=max(KS), progress=progress)
     report = evaluate_predictions(
-        {"combined": found},
+        found,
         labels.encode(data.test),
         counts=labels.counts,
         n_train=labels.n_documents,
@@ -161,18 +161,17 @@ def _show_scores(runs: dict[str, _Run]) -> None:
 
 def _parts(method: str, report: EvaluationReport) -> dict[str, dict[str, float]]:
     """Return the scores of a method and, below it, of each of its experts."""
-    experts = [name for name in report.scores if name != "combined"]
-    titles = expert_titles(experts)
+    titles = expert_titles(list(report.experts))
     return {
-        method: report.scores["combined"],
-        **{f"  {titles[name]}": report.scores[name] for name in experts},
+        method: report.scores,
+        **{f"  {titles[name]}": expert.scores for name, expert in report.experts.items()},
     }
 
 
 def _show_bands(runs: dict[str, _Run]) -> None:
     k, rows = max(KS), []
     for method, run in runs.items():
-        for band, scores in run.report.macro["combined"][k].items():
+        for band, scores in run.report.macro[k].items():
             found = scores.with_gold
             values = (found.precision, found.recall, found.f1)
             # An empty band has no averages, which then are not numbers.

@@ -102,7 +102,7 @@ def _write(
     from glocal.predict.bulk import open_writer, prediction_rows
 
     with open_writer(output, names=names) as write:
-        write(prediction_rows(corpus.ids, found, labels, threshold=threshold, names=names))
+        write(prediction_rows(corpus.ids, found, threshold=threshold, names=names))
     if output != "-":
         console.note(f"Wrote {output}.")
 
@@ -113,7 +113,7 @@ def _report(
     from glocal.predict.evaluation import evaluate_predictions
 
     return evaluate_predictions(
-        {"combined": found},
+        found,
         labels.encode(corpus),
         counts=labels.counts,
         n_train=labels.n_documents,

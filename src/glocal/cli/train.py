@@ -121,6 +121,6 @@ def summary(result: FitResult) -> str:
     """Return a short summary of a finished training."""
     from glocal.cli.training_progress import format_scores, format_seconds
 
-    scores = format_scores(result.metrics.get("dev", {}).get("combined", {}))
+    scores = format_scores(result.metrics.get("dev", {}))
     lines = [f"Saved {result.path} after {format_seconds(result.seconds)}."]
     return "\n".join([*lines, f"On dev: {scores}."] if scores else lines)

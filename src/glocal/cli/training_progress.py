@@ -71,7 +71,7 @@ class TrainingProgress(TrainListener):
 
     def on_evaluation(self, info: Mapping[str, Any]) -> None:
         """Print the scores, and keep the one that counts for the bar."""
-        scores, metric = info["scores"]["combined"], info["metric"]
+        scores, metric = info["scores"], info["metric"]
         self._last_score = format_scores({metric: scores[metric]})
         best = ", the best so far" if info["best"] else ""
         console.note(f"dev after step {info['step']:,}: {format_scores(scores)}{best}")

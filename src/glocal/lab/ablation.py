@@ -19,7 +19,7 @@ from glocal.lab.output import budget, write_analysis
 from glocal.lab.plots import Panel, dot_plot
 from glocal.lab.study import DONE, FAILED, Outcome, StudyData
 from glocal.lab.variant_tables import VariantTable
-from glocal.ranking.ranker import COMBINED, MEAN
+from glocal.predict.evaluation import COMBINED, MEAN
 
 __all__ = ["SHOWN", "Ablation"]
 

@@ -40,7 +40,7 @@ class BandComparison:
         source: str,
     ) -> None:
         self.k, self.source = k, source
-        self.macro = {name: r.macro[part][k] for name, (r, part) in reports.items()}
+        self.macro = {name: r.parts()[part].macro[k] for name, (r, part) in reports.items()}
         first, _ = next(iter(reports.values()))
         self.note = f"On {first.n_evaluated:,} texts of {source}; labels by their training texts."
         self.bands = [

@@ -23,7 +23,7 @@ from glocal.lab.output import budget, write_analysis
 from glocal.lab.plots import Panel, line_plot
 from glocal.lab.study import DONE, FAILED, Outcome, StudyData, encoder_layers
 from glocal.lab.variant_tables import Variant, VariantTable
-from glocal.ranking.ranker import COMBINED, MEAN
+from glocal.predict.evaluation import COMBINED, MEAN
 
 __all__ = ["LayerPoint", "LayerSweep", "layer_table", "on_layers"]
 

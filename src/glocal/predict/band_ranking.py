@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from glocal.data.corpus import Corpus
 from glocal.metrics.bootstrap import paired_bootstrap
 from glocal.metrics.documents import DocumentScores
 from glocal.metrics.ranking import judge, ndcg_at_k, r_precision_at_k
-from glocal.predict.evaluation import UNSEEN
+from glocal.predict.evaluation import COMBINED, UNSEEN
 from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.bands import Bands
@@ -125,7 +125,7 @@ def rank_within_bands(
                     len(rows),
                     _scores(predictions, alone, k),
                 )
-                for part, predictions in found.items()
+                for part, predictions in {COMBINED: found, **found.experts}.items()
             ]
     return rankings
 
@@ -155,10 +155,10 @@ def _ranked(
     columns: NDArray[np.int64],
     k: int,
     progress: Progress | None,
-) -> Mapping[str, Predictions]:
+) -> Predictions:
     if not len(columns):
         nothing = np.full((len(texts), k), -1)
-        return {"combined": Predictions(nothing, np.full(nothing.shape, -np.inf, np.float32))}
+        return Predictions(nothing, np.full(nothing.shape, -np.inf, np.float32))
     return predictor.predict_corpus(
         texts,
         k=min(k, len(columns)),

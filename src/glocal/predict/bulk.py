@@ -46,8 +46,8 @@ class TopKPredictor(Protocol):
         k: int,
         only: Sequence[str] | None,
         exclude: Sequence[str] | None,
-    ) -> dict[str, Predictions]:
-        """The best labels of each text."""
+    ) -> Predictions:
+        """Return the best labels of each text."""
 
 
 def predict_rows(
@@ -78,40 +78,25 @@ def predict_rows(
     stream, done = iter(documents), 0
     while chunk := list(itertools.islice(stream, chunk_size)):
         texts = [document.text for document in chunk]
-        found = predictor.predict(texts, k=k, only=only, exclude=exclude)["combined"]
+        found = predictor.predict(texts, k=k, only=only, exclude=exclude)
         ids = [document.id for document in chunk]
-        yield from prediction_rows(ids, found, predictor.labels, threshold=threshold, names=names)
+        yield from prediction_rows(ids, found, threshold=threshold, names=names)
         done += len(chunk)
         if progress:
             progress(done, None)
 
 
 def prediction_rows(
-    ids: Iterable[str],
-    predictions: Predictions,
-    labels: LabelSpace,
-    *,
-    threshold: float = 0.0,
-    names: bool = True,
+    ids: Iterable[str], predictions: Predictions, *, threshold: float = 0.0, names: bool = True
 ) -> Iterator[TagRow]:
-    """One row for each document of the predictions."""
-    for document_id, indices, scores in zip(
-        ids, predictions.indices.tolist(), predictions.scores.tolist(), strict=True
-    ):
-        tags = [
-            _tag(labels, index, score, names)
-            for index, score in zip(indices, scores, strict=True)
-            if index >= 0 and score >= threshold  # -1 marks an empty slot
+    """Yield one row for each document of the predictions."""
+    for document_id, tags in zip(ids, predictions, strict=True):
+        labels = [
+            {"id": tag.id, **({"name": tag.name} if names else {}), "score": round(tag.score, 6)}
+            for tag in tags
+            if tag.score >= threshold
         ]
-        yield {"id": document_id, "labels": tags}
-
-
-def _tag(labels: LabelSpace, index: int, score: float, names: bool) -> dict[str, Any]:
-    tag: dict[str, Any] = {"id": labels.ids[index]}
-    if names:
-        tag["name"] = labels.names[index]
-    tag["score"] = round(score, 6)
-    return tag
+        yield {"id": document_id, "labels": labels}
 
 
 # --- writing ---------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def ensemble_predict(
                 device=device,
                 batch_size=batch_size,
             )
-        return votes.best(k)
+        return votes.best(k).with_labels(labels)
 
 
 def ensemble_labels(paths: Sequence[str | Path]) -> LabelSpace:
@@ -129,7 +129,7 @@ class _Votes:
 
     def propose(self, model: int, predictor: Predictor, texts: list[str], rows: slice) -> None:
         """Note the labels a model puts forward."""
-        found = predictor.predict(texts, k=self.width)["combined"]
+        found = predictor.predict(texts, k=self.width)
         start = model * self.width
         # One more than the label: 0, as in a new file, means none.
         self.proposed[rows, start : start + found.k] = found.indices + 1
@@ -138,7 +138,7 @@ class _Votes:
         """Add a model's probabilities of the pooled labels."""
         candidates = distinct_labels(self.proposed[rows] - 1)
         width = candidates.shape[1]
-        scored = predictor.predict(texts, k=width, candidates=candidates)["combined"]
+        scored = predictor.predict(texts, k=width, candidates=candidates)
         scores = scores_at(candidates, scored)
         self.sums[rows, :width] += np.where(candidates >= 0, scores, 0.0)
 

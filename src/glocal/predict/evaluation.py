@@ -1,11 +1,11 @@
-"""Evaluation: every metric of every expert in one report, and the comparison of two models.
+"""Evaluation: every metric of a model and of each expert in one report.
 
-- each expert and their combination is a named `Predictions`; all are held against the same gold;
-- documents without gold are left out and counted; gold outside the label space is missed;
+- the model's predictions and each expert's are compared with the same gold labels;
+- documents without gold are skipped and counted; gold outside the label space counts as missed;
 - macro scores come per band of training frequency, over all labels of a band and over those with
   test gold; labels without any training text form the band `unseen`;
-- with a mask of near-duplicates, ranking metrics are given without those documents too;
-- what a reader must know to trust a number stands in `warnings`.
+- with a mask of near-duplicates, ranking metrics are also given without those documents;
+- `warnings` lists everything a reader must know to trust a number.
 
 The conventions are written down in `docs/concepts/metrics.md`.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,11 @@ from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.bands import Bands
 
 __all__ = [
+    "COMBINED",
+    "MEAN",
     "BandScores",
     "EvaluationReport",
+    "PartReport",
     "Propensity",
     "check_metric_name",
     "compare",
@@ -47,7 +50,8 @@ __all__ = [
     "metric_value",
 ]
 
-COMBINED, OVERALL, UNSEEN = "combined", "overall", "unseen"
+OVERALL, UNSEEN = "overall", "unseen"  # bands that every report has
+COMBINED, MEAN = "combined", "mean"  # the model and the experts' mean, in tables and stored reports
 
 
 @dataclass(frozen=True)
@@ -58,36 +62,48 @@ class BandScores:
     with_gold: MacroScores
 
 
-@dataclass(frozen=True, eq=False)
-class EvaluationReport:
-    """What an evaluation found.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PartReport:
+    """All metrics of one expert, of the experts' mean, or of the whole model.
 
     Attributes:
-        scores: Metric values by expert and metric name, `scores["combined"]["P@1"]`.
-        macro: Macro scores by expert, k and band, `macro["combined"][5]["few"]`.
-        deduplicated: As `scores`, ranking metrics only, without near-duplicates; None when no
-            near-duplicates were given.
-        gains: Of the combination over each expert, `gains["D-last"]["P@5"]`, by paired bootstrap
-            over the documents; empty where there is nothing but the combination.
-        calibration: Calibration error by expert over the first max(ks) predictions of each
-            document with gold; None where scores are not probabilities.
-        ks: The k of metrics at k.
-        threshold: Of micro-F1.
-        n_documents: Documents given.
-        n_left_out: Those without gold.
-        n_duplicates: Evaluated documents marked as near-duplicates; None when not given.
-        n_labels: Labels of the label space.
-        n_gold: Gold labels of all documents together.
-        n_unseen_gold: Those outside the label space.
-        propensity: Constants of the propensity-scored metrics.
-        warnings: What to know about the numbers.
+        scores: Values by metric, such as `scores["P@1"]`.
+        macro: Macro scores by k and band, such as `macro[5]["few"]`.
+        deduplicated: Ranking metrics without near-duplicates; None when none were given.
+        calibration: Calibration error over the first max(ks) predictions of each document with
+            gold; None where scores are not probabilities.
+        gains: How much better the whole model is, by metric (`gains["P@5"]`), by paired bootstrap
+            over the documents; empty for the model itself.
     """
 
-    scores: dict[str, dict[str, float]]
-    macro: dict[str, dict[int, dict[str, BandScores]]]
-    deduplicated: dict[str, dict[str, float]] | None
-    gains: dict[str, dict[str, BootstrapResult]]
-    calibration: dict[str, CalibrationError | None]
+    scores: dict[str, float]
+    macro: dict[int, dict[str, BandScores]]
+    deduplicated: dict[str, float] | None
+    calibration: CalibrationError | None
+    gains: dict[str, BootstrapResult] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EvaluationReport(PartReport):
+    """The result of an evaluation: the metrics of the model, and of each expert by itself.
+
+    Attributes:
+        experts: Metrics of each expert by its name, such as `experts["A-1"].scores["P@1"]`.
+        mean: Metrics of the mean of the experts' probabilities, where asked for.
+        ks: The cut-offs of metrics at k.
+        threshold: Lowest score that counts for micro-F1.
+        n_documents: Number of documents given.
+        n_left_out: Number of documents without gold.
+        n_duplicates: Evaluated documents marked as near-duplicates; None when not given.
+        n_labels: Number of labels in the label space.
+        n_gold: Gold labels of all documents together.
+        n_unseen_gold: Gold labels outside the label space.
+        propensity: Constants of the propensity-scored metrics.
+        warnings: Notes on how far the numbers can be trusted.
+    """
+
+    experts: dict[str, PartReport]
+    mean: PartReport | None
     ks: tuple[int, ...]
     threshold: float
     n_documents: int
@@ -101,11 +117,17 @@ class EvaluationReport:
 
     @property
     def n_evaluated(self) -> int:
-        """Documents with gold."""
+        """Number of documents with gold."""
         return self.n_documents - self.n_left_out
 
+    def parts(self) -> dict[str, PartReport]:
+        """Return the model's metrics as `combined`, each expert's by its name, and the `mean`."""
+        mean = {} if self.mean is None else {MEAN: self.mean}
+        return {COMBINED: self, **self.experts, **mean}
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; what is not a number becomes None."""
+        """Return plain values for JSON, by the names of `parts`; NaN becomes None."""
+        parts = self.parts()
         plain = {
             "documents": {
                 "given": self.n_documents,
@@ -123,22 +145,25 @@ class EvaluationReport:
                 "threshold": self.threshold,
                 "propensity": asdict(self.propensity),
             },
-            "scores": self.scores,
-            "deduplicated": self.deduplicated,
+            "scores": {name: part.scores for name, part in parts.items()},
+            "deduplicated": None
+            if self.deduplicated is None
+            else {name: part.deduplicated for name, part in parts.items()},
             "gains": {
-                name: {metric: found.to_dict() for metric, found in by_metric.items()}
-                for name, by_metric in self.gains.items()
+                name: {metric: found.to_dict() for metric, found in part.gains.items()}
+                for name, part in parts.items()
+                if part.gains
             },
             "macro": {
                 name: {
                     str(k): {band: asdict(found) for band, found in bands.items()}
-                    for k, bands in by_k.items()
+                    for k, bands in part.macro.items()
                 }
-                for name, by_k in self.macro.items()
+                for name, part in parts.items()
             },
             "calibration": {
-                name: error and _calibration_dict(error, self.ks)
-                for name, error in self.calibration.items()
+                name: part.calibration and _calibration_dict(part.calibration, self.ks)
+                for name, part in parts.items()
             },
             "warnings": list(self.warnings),
         }
@@ -146,7 +171,7 @@ class EvaluationReport:
 
 
 def evaluate_predictions(
-    predictions: Mapping[str, Predictions],
+    predictions: Predictions,
     gold: Any,
     *,
     counts: NDArray[np.integer],
@@ -157,16 +182,16 @@ def evaluate_predictions(
     duplicates: NDArray[np.bool_] | None = None,
     propensity: Propensity | None = None,
 ) -> EvaluationReport:
-    """Compute all metrics of one or more experts on the same documents.
+    """Compute all metrics of a model, and of the experts in its predictions.
 
     Args:
-        predictions: By expert; `combined` is what the model answers with.
+        predictions: The model's, with those of experts or the mean where they were asked for.
         gold: Sparse (documents, columns ≥ labels); columns beyond the label space are misses.
         counts: Training texts of each label of the label space.
         n_train: Training texts in all.
         bands: Frequency bands of the macro scores; the default ones when not given.
-        ks: For metrics at k.
-        threshold: For micro-F1.
+        ks: Cut-offs of metrics at k.
+        threshold: Lowest score that counts for micro-F1.
         duplicates: Documents (n,) that are near-duplicates of training texts.
         propensity: Constants A and B.
 
@@ -176,16 +201,15 @@ def evaluate_predictions(
     """
     ks = _checked_ks(ks)
     scorer = Scorer(gold, depth=ks[-1], counts=counts, n_train=n_train, propensity=propensity)
-    evaluation = _Evaluation(scorer, ks, threshold, _members(scorer, bands))
     fresh = _fresh_documents(scorer, duplicates)
-    for name, found in predictions.items():
-        evaluation.add(name, found, fresh)
+    evaluation = _Evaluation(scorer, ks, threshold, _band_members(scorer, bands), fresh)
+    whole = evaluation.part(COMBINED, predictions)
+    experts = {name: evaluation.part(name, found) for name, found in predictions.experts.items()}
+    mean = predictions.mean
     return EvaluationReport(
-        scores=evaluation.scores,
-        macro=evaluation.macro,
-        deduplicated=None if fresh is None else evaluation.deduplicated,
-        gains=evaluation.gains(),
-        calibration=evaluation.calibration,
+        **vars(whole),
+        experts=experts,
+        mean=None if mean is None else evaluation.part(MEAN, mean),
         ks=ks,
         threshold=threshold,
         n_documents=scorer.gold.n_documents,
@@ -200,7 +224,7 @@ def evaluate_predictions(
 
 
 class _Evaluation:
-    """The growing parts of a report."""
+    """Scores one set of predictions after another, and collects warnings."""
 
     def __init__(
         self,
@@ -208,86 +232,74 @@ class _Evaluation:
         ks: tuple[int, ...],
         threshold: float,
         members: dict[str, NDArray[np.bool_]],
+        fresh: NDArray[np.bool_] | None,
     ) -> None:
-        self.scorer, self.ks, self.threshold, self.members = scorer, ks, threshold, members
-        self.scores: dict[str, dict[str, float]] = {}
-        self.deduplicated: dict[str, dict[str, float]] = {}
-        self.macro: dict[str, dict[int, dict[str, BandScores]]] = {}
-        self.calibration: dict[str, CalibrationError | None] = {}
+        self.scorer, self.ks, self.threshold = scorer, ks, threshold
+        self.members, self.fresh = members, fresh
         self.warnings: list[str] = []
-        self.precisions: dict[str, dict[str, DocumentScores]] = {}
+        self.precisions: dict[str, DocumentScores] = {}  # of the model
 
-    def gains(self) -> dict[str, dict[str, BootstrapResult]]:
-        """The combination's precision against each expert's, document by document."""
-        combined = self.precisions.get(COMBINED, {})
-        return {
-            expert: {
-                metric: paired_bootstrap(combined[metric], alone)
-                for metric, alone in by_metric.items()
-            }
-            for expert, by_metric in self.precisions.items()
-            if combined and expert != COMBINED
-        }
-
-    def add(self, name: str, found: Predictions, fresh: NDArray[np.bool_] | None) -> None:
-        """Score one expert."""
-        self.scores[name], self.deduplicated[name], self.precisions[name] = {}, {}, {}
+    def part(self, name: str, found: Predictions) -> PartReport:
+        """Compute all metrics; those of the model come first, since gains are measured over it."""
+        scores, deduplicated, gains = {}, {}, {}
         for metric in [MetricName(family, k) for family in (*RANKING, *WEIGHTED) for k in self.ks]:
             documents = self.scorer.document_scores(metric, found)
-            self.scores[name][str(metric)] = documents.value
-            if metric.family == "P":
-                self.precisions[name][str(metric)] = documents
-            if fresh is not None:
-                self.deduplicated[name][str(metric)] = documents.take(fresh).value
-        self._add_macro(name, found)
-        self._add_micro(name, found)
-        self._add_calibration(name, found)
-
-    def _add_macro(self, name: str, found: Predictions) -> None:
-        self.macro[name] = {}
-        for k in self.ks:
-            counts = label_counts(self.scorer.judge(found), k)
-            self.macro[name][k] = {
-                band: BandScores(
-                    macro_scores(counts, columns), macro_scores(counts, columns, with_gold=True)
-                )
-                for band, columns in self.members.items()
-            }
-            overall = self.macro[name][k][OVERALL].all_labels
+            scores[str(metric)] = documents.value
+            if self.fresh is not None:
+                deduplicated[str(metric)] = documents.take(self.fresh).value
+            if metric.family == "P" and name == COMBINED:
+                self.precisions[str(metric)] = documents
+            elif metric.family == "P":
+                gains[str(metric)] = paired_bootstrap(self.precisions[str(metric)], documents)
+        macro = {k: self._macro(found, k) for k in self.ks}
+        for k, bands in macro.items():
             for family, attribute in MACRO.items():
-                self.scores[name][f"{family}@{k}"] = getattr(overall, attribute)
+                scores[f"{family}@{k}"] = getattr(bands[OVERALL].all_labels, attribute)
+        scores |= self._micro(name, found)
+        calibration = self._calibration(name, found)
+        scores["ECE"] = float("nan") if calibration is None else calibration.value
+        return PartReport(
+            scores=scores,
+            macro=macro,
+            deduplicated=None if self.fresh is None else deduplicated,
+            calibration=calibration,
+            gains=gains,
+        )
 
-    def _add_micro(self, name: str, found: Predictions) -> None:
+    def _macro(self, found: Predictions, k: int) -> dict[str, BandScores]:
+        counts = label_counts(self.scorer.judge(found), k)
+        return {
+            band: BandScores(
+                macro_scores(counts, columns), macro_scores(counts, columns, with_gold=True)
+            )
+            for band, columns in self.members.items()
+        }
+
+    def _micro(self, name: str, found: Predictions) -> dict[str, float]:
         judged = self.scorer.judge(found)
         micro = micro_scores(
             judged, found.scores, self.threshold, n_labels=self.scorer.n_predictable
         )
-        self.scores[name] |= {
-            "micro-P": micro.precision,
-            "micro-R": micro.recall,
-            MICRO: micro.f1.value,
-        }
         if micro.saturated:
             self.warnings.append(
                 f"{name}: in {micro.saturated} of {len(judged.hits)} documents all {found.k} "
                 f"predictions reach the threshold {self.threshold:g}, so micro-F1 misses labels "
                 f"beyond them; predict more labels per document or raise the threshold"
             )
+        return {"micro-P": micro.precision, "micro-R": micro.recall, MICRO: micro.f1.value}
 
-    def _add_calibration(self, name: str, found: Predictions) -> None:
+    def _calibration(self, name: str, found: Predictions) -> CalibrationError | None:
         judged = self.scorer.judge(found)
         depth = max(self.ks)
         filled = judged.indices[:, :depth] >= 0
         scores = judged.kept_scores(found.scores)[:, :depth][filled]
         if np.all((scores >= 0) & (scores <= 1)):
-            error = expected_calibration_error(scores, judged.hits[:, :depth][filled])
-            self.calibration[name], self.scores[name]["ECE"] = error, error.value
-        else:
-            self.calibration[name], self.scores[name]["ECE"] = None, float("nan")
-            self.warnings.append(
-                f"{name}: scores from {scores.min():g} to {scores.max():g} are not probabilities, "
-                f"so there is no calibration error, and the threshold is held against raw scores"
-            )
+            return expected_calibration_error(scores, judged.hits[:, :depth][filled])
+        self.warnings.append(
+            f"{name}: scores from {scores.min():g} to {scores.max():g} are not probabilities, "
+            f"so there is no calibration error, and the threshold applies to raw scores"
+        )
+        return None
 
 
 def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
@@ -297,8 +309,8 @@ def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
     return distinct
 
 
-def _members(scorer: Scorer, bands: Bands | None) -> dict[str, NDArray[np.bool_]]:
-    """Which gold columns belong to each band; together the bands cover all columns once."""
+def _band_members(scorer: Scorer, bands: Bands | None) -> dict[str, NDArray[np.bool_]]:
+    """Return the gold columns of each band; together the bands cover every column once."""
     bands = Bands() if bands is None else bands
     if reserved := {OVERALL, UNSEEN} & set(bands.names):
         raise ConfigError(
@@ -315,7 +327,7 @@ def _members(scorer: Scorer, bands: Bands | None) -> dict[str, NDArray[np.bool_]
 def _fresh_documents(
     scorer: Scorer, duplicates: NDArray[np.bool_] | None
 ) -> NDArray[np.bool_] | None:
-    """Among the documents with gold, those that are no near-duplicates."""
+    """Mark the documents with gold that are no near-duplicates."""
     if duplicates is None:
         return None
     mask = np.asarray(duplicates, dtype=bool)

@@ -53,7 +53,7 @@ def compare_models(
         predictor = Predictor.load(path, device=device, batch_size=batch_size)
         found = predictor.predict_for_report(corpus, ks=options["ks"], progress=progress)
         reports[str(path)] = predictor.report(found, corpus, **options)
-        predictions.append(_in_columns(found["combined"], predictor.labels.ids, columns))
+        predictions.append(_in_columns(found, predictor.labels.ids, columns))
         del predictor  # frees its memory before the next model is read
     gold = _gold(corpus, columns)
     first, second = predictions

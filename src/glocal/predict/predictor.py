@@ -22,8 +22,8 @@ from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import TagExplanation, attention_spans, weighed_spans
 from glocal.predict.topk_documents import score_documents
 from glocal.progress import Progress
+from glocal.ranking.fit_calibration import calibrate
 from glocal.ranking.predictions import Predictions
-from glocal.ranking.ranker import COMBINED, MEAN
 from glocal.storage.model_directory import StoredModel, load_model
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_space import LabelSpace
@@ -106,17 +106,17 @@ class Predictor:
         exclude: Sequence[str] | None = None,
         calibrated: bool = True,
         progress: Progress | None = None,
-    ) -> dict[str, Predictions]:
-        """The best labels of each text, under `combined` and, if asked, each expert's name.
+    ) -> Predictions:
+        """Return the best labels of each text.
 
         Args:
-            texts: What to tag.
+            texts: The texts to tag.
             k: Labels per text; cut at the number of labels, with a warning.
-            candidates: (texts, m) label ids to score, −1 for none; all of them come back.
-            per_expert: Also each expert's own best labels.
+            candidates: (texts, m) label indices to score, −1 for none; all of them come back.
+            per_expert: Also return each expert's own best labels, in `experts`.
             only: Label ids that may be predicted.
-            exclude: Label ids that may not.
-            calibrated: Apply the calibration fitted on dev to the combined probabilities.
+            exclude: Label ids that may not be predicted.
+            calibrated: Apply the calibration fitted on dev to the model's probabilities.
             progress: Called with (done, total).
 
         Raises:
@@ -126,9 +126,16 @@ class Predictor:
         length = self.recipe.encoder.tokens_read
         tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
         allowed = self._allowed(only, exclude)
-        features = self.companions.features_for_texts(texts, allowed=allowed)
-        parts = self.expert_names if per_expert else ()
-        return self._score(tokens, features, k, candidates, parts, allowed, calibrated, progress)
+        return self._rank(
+            tokens,
+            self.companions.features_for_texts(texts, allowed=allowed),
+            k=k,
+            candidates=candidates,
+            experts=self.expert_names if per_expert else (),
+            allowed=allowed,
+            calibrated=calibrated,
+            progress=progress,
+        )
 
     def predict_corpus(
         self,
@@ -141,28 +148,36 @@ class Predictor:
         exclude: Sequence[str] | None = None,
         calibrated: bool = True,
         progress: Progress | None = None,
-    ) -> dict[str, Predictions]:
+    ) -> Predictions:
         """Like `predict`, with the tokens cached on disk."""
-        tokens = self._tokens(corpus)
         allowed = self._allowed(only, exclude)
-        features = self.companions.features(corpus, allowed=allowed)
-        parts = self.expert_names if per_expert else ()
-        return self._score(tokens, features, k, candidates, parts, allowed, calibrated, progress)
+        return self._rank(
+            self._tokens(corpus),
+            self.companions.features(corpus, allowed=allowed),
+            k=k,
+            candidates=candidates,
+            experts=self.expert_names if per_expert else (),
+            allowed=allowed,
+            calibrated=calibrated,
+            progress=progress,
+        )
 
     def _tokens(self, corpus: Corpus) -> TokenStore:
         return tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.tokens_read)
 
-    def _score(
+    def _rank(
         self,
         tokens: TokenStore,
         companion_features: Mapping[str, np.ndarray],
+        *,
         k: int,
-        candidates: np.ndarray | None,
-        parts: Sequence[str],
-        allowed: np.ndarray | None,
-        calibrated: bool,
-        progress: Progress | None,
-    ) -> dict[str, Predictions]:
+        candidates: np.ndarray | None = None,
+        experts: Sequence[str] = (),
+        mean: bool = False,
+        allowed: np.ndarray | None = None,
+        calibrated: bool = True,
+        progress: Progress | None = None,
+    ) -> Predictions:
         if k < 1:
             raise ConfigError(f"k must be at least 1, not {k}")
         if k > len(self.labels):
@@ -175,17 +190,13 @@ class Predictor:
             batch_size=self.batch_size,
             candidates=candidates,
             allowed=allowed,
-            parts=parts,
+            experts=experts,
+            mean=mean,
             companion_features=companion_features,
             autocast=self._autocast,
             progress=progress,
-        )
-        if calibrated:
-            combined = found[COMBINED]
-            scores = self.calibration(combined.scores)
-            scores[combined.indices < 0] = 0.0
-            found[COMBINED] = Predictions(combined.indices, scores)
-        return found
+        ).with_labels(self.labels)
+        return calibrate(found, self.calibration) if calibrated else found
 
     def _allowed(
         self, only: Sequence[str] | None, exclude: Sequence[str] | None
@@ -231,16 +242,16 @@ class Predictor:
         plain_mean: bool = False,
         progress: Progress | None = None,
     ) -> EvaluationReport:
-        """All metrics on a labelled corpus, for the combination and each expert.
+        """Compute all metrics on a labelled corpus, for the model and each expert.
 
         Args:
             corpus: Texts with gold labels.
             ks: The cut-offs.
             train: The training texts; with them, scores without near-duplicates are given too.
             bands: Label frequency bands.
-            threshold: For micro-F1.
-            plain_mean: Also for the mean of the experts' probabilities, as `mean`; one expert that
-                no weight was learnt for has none.
+            threshold: Lowest score that counts for micro-F1.
+            plain_mean: Also evaluate the mean of the experts' probabilities, as `report.mean`; a
+                single expert without a learnt weight has none.
             progress: Called with (done, total).
         """
         found = self.predict_for_report(corpus, ks=ks, plain_mean=plain_mean, progress=progress)
@@ -253,26 +264,21 @@ class Predictor:
         ks: Sequence[int] = (1, 3, 5),
         plain_mean: bool = False,
         progress: Progress | None = None,
-    ) -> dict[str, Predictions]:
-        """As many labels per text as `report` looks at, of the combination and each expert."""
-        parts = self.expert_names if len(self.expert_names) > 1 else []
-        if plain_mean and (parts or self.system.combination.weights):
-            parts = [*parts, MEAN]
-        width = min(max(_EVALUATED, *ks), len(self.labels))
-        return self._score(
+    ) -> Predictions:
+        """Return as many labels per text as `report` looks at, of the model and each expert."""
+        experts = self.expert_names if len(self.expert_names) > 1 else []
+        return self._rank(
             self._tokens(corpus),
             self.companions.features(corpus),
-            width,
-            None,
-            parts,
-            None,
-            calibrated=True,
+            k=min(max(_EVALUATED, *ks), len(self.labels)),
+            experts=experts,
+            mean=plain_mean and bool(experts or self.system.combination.weights),
             progress=progress,
         )
 
     def report(
         self,
-        found: Mapping[str, Predictions],
+        found: Predictions,
         corpus: Corpus,
         *,
         ks: Sequence[int] = (1, 3, 5),
@@ -280,7 +286,7 @@ class Predictor:
         bands: Bands | None = None,
         threshold: float = 0.5,
     ) -> EvaluationReport:
-        """Hold predictions against the gold labels of the corpus they were made for."""
+        """Compare predictions with the gold labels of the corpus they were made for."""
         return evaluate_predictions(
             found,
             self.labels.encode(corpus),
@@ -301,7 +307,7 @@ class Predictor:
             words: Words per label at most.
         """
         self.check_k(k)
-        best = self.predict([text], k=k)[COMBINED]
+        best = self.predict([text], k=k)
         labels = best.indices[0]
         parts = self.predict([text], k=k, candidates=labels[None], per_expert=True)
         ids, offsets, word_ids = self.tokenizer.encode_with_offsets(
@@ -331,7 +337,7 @@ class Predictor:
                 self.labels.ids[label],
                 self.labels.names[label],
                 float(best.scores[0, place]),
-                {name: _score_of(parts[name], label) for name in self.expert_names},
+                {name: _score_of(part, label) for name, part in parts.experts.items()},
                 spans[place],
                 weighed_spans(self.companions.word_contributions(text, label), text, words),
             )

@@ -1,4 +1,4 @@
-"""Top-k over many documents: batches of like length, order restored, pieces gathered."""
+"""Top-k over many documents: batches of similar length, results in the documents' order."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import torch
 from glocal.data.batches import collate, prediction_batches
 from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
-from glocal.ranking.ranker import COMBINED
 
 if TYPE_CHECKING:
     from glocal.data.tokens import TokenStore
     from glocal.encoders.tokenizer import TextTokenizer
     from glocal.ranking.ranker import Ranker
+    from glocal.ranking.topk import TopK
 
 __all__ = ["score_documents"]
 
@@ -33,24 +33,26 @@ def score_documents(
     positions: np.ndarray | None = None,
     candidates: np.ndarray | None = None,
     allowed: np.ndarray | None = None,
-    parts: Sequence[str] = (),
+    experts: Sequence[str] = (),
+    mean: bool = False,
     companion_features: Mapping[str, np.ndarray] | None = None,
     autocast: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     progress: Progress | None = None,
-) -> dict[str, Predictions]:
-    """The best k labels of each document, under `combined` and, if asked, the names of parts.
+) -> Predictions:
+    """Return the best k labels of each document.
 
     Args:
         system: Already on its device.
         tokens: The documents.
-        tokenizer: For padding.
+        tokenizer: Says how to pad.
         k: Labels per document, at most the number of labels.
-        batch_size: Documents at a time.
-        positions: Which documents, in this order; by default all.
+        batch_size: Documents per batch.
+        positions: The documents to rank, in this order; by default all.
         candidates: (documents of `tokens`, m) label ids to score, −1 for none.
         allowed: (L,) bool, labels that may be predicted.
-        parts: Also of these, experts or the `mean` of them.
-        companion_features: Companions' features, a row for each document of `tokens`.
+        experts: Names of experts whose own predictions are also returned.
+        mean: Whether predictions by the mean of the experts' probabilities are too.
+        companion_features: The companions' features, a row for each document of `tokens`.
         autocast: Context of the computation.
         progress: Called with (done, total).
     """
@@ -59,9 +61,9 @@ def score_documents(
     wanted = np.arange(len(tokens)) if positions is None else positions
     k = min(k, system.n_labels) if candidates is None else min(k, candidates.shape[1])
     permitted = None if allowed is None else torch.from_numpy(allowed).to(device)
-    names = [COMBINED, *parts]
-    indices = {n: np.full((len(wanted), k), -1, dtype=np.int64) for n in names}
-    scores = {n: np.zeros((len(wanted), k), dtype=np.float32) for n in names}
+    shape = len(wanted), k
+    combined, averaged = _Table(shape), _Table(shape)
+    alone = {name: _Table(shape) for name in experts}
     was_training, done = system.training, 0
     system.eval()
     for places in prediction_batches(tokens.lengths[wanted], batch_size):
@@ -76,13 +78,37 @@ def score_documents(
         ).to(device)
         given = None if candidates is None else torch.from_numpy(candidates[chosen]).to(device)
         with torch.inference_mode(), autocast():
-            found = system.topk(batch, k, candidates=given, allowed=permitted, parts=parts)
-        for name in names:
-            width = found[name].indices.shape[1]
-            indices[name][places, :width] = found[name].indices.cpu().numpy()
-            scores[name][places, :width] = found[name].scores.cpu().numpy()
+            ranked = system.topk(
+                batch, k, candidates=given, allowed=permitted, experts=experts, mean=mean
+            )
+        combined.add(places, ranked.combined)
+        for name, topk in ranked.experts.items():
+            alone[name].add(places, topk)
+        if ranked.mean is not None:
+            averaged.add(places, ranked.mean)
         done += len(places)
         if progress is not None:
             progress(done, len(wanted))
     system.train(was_training)
-    return {name: Predictions(indices[name], scores[name]) for name in names}
+    return Predictions(
+        combined.indices,
+        combined.scores,
+        experts={name: table.predictions() for name, table in alone.items()},
+        mean=averaged.predictions() if mean else None,
+    )
+
+
+class _Table:
+    """Predictions of (documents, k), filled batch by batch in any order."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.indices = np.full(shape, -1, dtype=np.int64)
+        self.scores = np.zeros(shape, dtype=np.float32)
+
+    def add(self, rows: np.ndarray, found: TopK) -> None:
+        width = found.indices.shape[1]
+        self.indices[rows, :width] = found.indices.cpu().numpy()
+        self.scores[rows, :width] = found.scores.cpu().numpy()
+
+    def predictions(self) -> Predictions:
+        return Predictions(self.indices, self.scores)

@@ -3,13 +3,13 @@
 - every label, chunk by chunk, so that no (documents × labels) matrix is held; or
 - a shortlist for each document, where every expert scores just that.
 
-One mixture of experts ranks this way (`mixture.py`), and so do several together (`members.py`).
+A single mixture of experts ranks this way, and so does an ensemble of mixtures.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,36 +17,36 @@ from torch import Tensor
 
 from glocal.data.batches import Batch
 from glocal.ranking.combination import Combination
-from glocal.ranking.ranker import COMBINED, MEAN, Ranker
-from glocal.ranking.topk import RunningTopK, TopK, topk_of
+from glocal.ranking.ranker import Ranked, Ranker
+from glocal.ranking.topk import RunningTopK
 
-__all__ = ["ExpertRanker", "each_once"]
+__all__ = ["ExpertRanker", "deduplicate"]
 
 
 class ExpertRanker(Ranker):
-    """Ranks labels by what its experts' logits come to together.
+    """Ranks labels by the combined logits of its experts.
 
     Attributes:
-        counts: Training texts of each label, (L,), a buffer: where the logits are.
+        counts: Number of training texts of each label, (L,); a buffer, on the logits' device.
     """
 
     counts: Tensor
 
     @abstractmethod
     def prepare(self, batch: Batch) -> Any:
-        """What the experts need to know of a batch, computed once."""
+        """Compute once what the experts need to know about a batch."""
 
     @abstractmethod
     def expert_logits(self, states: Any, labels: slice | Tensor) -> dict[str, Tensor]:
-        """Each expert's logits of labels: a slice of all, or (B, C) of each document."""
+        """Return each expert's logits of labels: a slice of all, or (B, C) of each document."""
 
     @abstractmethod
     def chunks(self, documents: int, device: torch.device) -> list[slice]:
-        """Label slices that are scored at a time."""
+        """Return the slices of labels that are scored together."""
 
     @abstractmethod
     def shortlist(self, batch: Batch, states: Any, k: int, allowed: Tensor | None) -> Tensor | None:
-        """The labels of each document worth scoring, (B, M), −1 for none; None for every label."""
+        """Return labels worth scoring per document, (B, M), −1 for none; None for every label."""
 
     @torch.no_grad()
     def topk(
@@ -56,46 +56,51 @@ class ExpertRanker(Ranker):
         *,
         candidates: Tensor | None = None,
         allowed: Tensor | None = None,
-        parts: Sequence[str] = (),
-    ) -> dict[str, TopK]:
-        """By the mean of the experts' probabilities (GlocalXML Eq. 7), or as `combination` says."""
+        experts: Sequence[str] = (),
+        mean: bool = False,
+    ) -> Ranked:
+        """Rank by the mean of the experts' probabilities (Eq. 7), or as `combination` says."""
         states = self.prepare(batch)
         if candidates is None:
             candidates = self.shortlist(batch, states, k, allowed)
-        if candidates is None:
-            return self._topk_of_all(batch, states, k, allowed, parts)
-        scores = self._probabilities(states, candidates.clamp(min=0), parts)
-        return {name: topk_of(of, candidates, k, allowed) for name, of in scores.items()}
+        running = [RunningTopK(k) for _ in range(1 + len(experts) + mean)]
+        for labels, scored in self._label_sets(batch, candidates):
+            probabilities = self._probabilities(states, scored, experts, mean)
+            for best, scores in zip(running, probabilities, strict=True):
+                best.update(scores, labels, allowed)
+        combined, *parts = [best.result() for best in running]
+        return Ranked(
+            combined,
+            dict(zip(experts, parts, strict=False)),  # the mean, if any, comes after the experts
+            parts[-1] if mean else None,
+        )
 
-    def _topk_of_all(
-        self, batch: Batch, states: Any, k: int, allowed: Tensor | None, parts: Sequence[str]
-    ) -> dict[str, TopK]:
+    def _label_sets(
+        self, batch: Batch, candidates: Tensor | None
+    ) -> Iterator[tuple[Tensor, slice | Tensor]]:
+        """Yield label ids that are scored together, and how to ask the experts for them."""
+        if candidates is not None:
+            yield candidates, candidates.clamp(min=0)
+            return
         device = batch.input_ids.device
-        running = {name: RunningTopK(k) for name in (COMBINED, *parts)}
         for chunk in self.chunks(len(batch), device):
-            labels = torch.arange(chunk.start, chunk.stop, device=device)
-            for name, scores in self._probabilities(states, chunk, parts).items():
-                running[name].update(scores, labels, allowed)
-        return {name: best.result() for name, best in running.items()}
+            yield torch.arange(chunk.start, chunk.stop, device=device), chunk
 
     def _probabilities(
-        self, states: Any, labels: slice | Tensor, parts: Sequence[str]
-    ) -> dict[str, Tensor]:
-        """What the experts' probabilities come to together, and those of the parts asked for."""
+        self, states: Any, labels: slice | Tensor, experts: Sequence[str], mean: bool
+    ) -> Iterator[Tensor]:
+        """Yield the combined probabilities, those of experts by themselves, and their mean."""
         logits = self.expert_logits(states, labels)
-
-        def combined(how: Combination) -> Tensor:
-            return how(list(logits), list(logits.values()), self.counts[labels])
-
-        scores = {COMBINED: combined(self.combination)}
-        for part in parts:
-            is_mean = part == MEAN
-            scores[part] = combined(Combination()) if is_mean else torch.sigmoid(logits[part])
-        return scores
+        every = list(logits), list(logits.values()), self.counts[labels]
+        yield self.combination(*every)
+        for name in experts:
+            yield torch.sigmoid(logits[name])
+        if mean:
+            yield Combination()(*every)
 
 
-def each_once(labels: Tensor) -> Tensor:
-    """The labels of each row (B, M) sorted, repetitions replaced by −1."""
+def deduplicate(labels: Tensor) -> Tensor:
+    """Sort the labels of each row (B, M) and replace repetitions by −1."""
     ordered = labels.sort(1).values
     again = ordered[:, 1:] == ordered[:, :-1]
     return torch.cat([ordered[:, :1], ordered[:, 1:].masked_fill(again, -1)], 1)

@@ -6,6 +6,7 @@ held against, and labels far below them, of which there are many more, would dec
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,5 +70,5 @@ def fit_calibration_to(predictions: Predictions, gold: Any, *, depth: int) -> Ca
 
 
 def calibrate(predictions: Predictions, calibration: Calibration) -> Predictions:
-    """Predictions with their scores rescaled, the labels in the same order."""
-    return Predictions(predictions.indices, calibration(predictions.scores))
+    """Return the predictions with calibrated scores; those of experts are left as they are."""
+    return replace(predictions, scores=calibration(predictions.scores))

@@ -10,7 +10,7 @@ labels any expert ranks high: `σ(Σ w_e z_e + c log max(m, 1) + b)`, m the labe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,21 +33,19 @@ class Pool:
 
     Args:
         labels: (n, m) pooled labels, from `distinct_labels`.
-        scored: Each expert's probabilities of them, in any order.
-        names: Which experts.
-        counts: (L,) training texts of all labels; not known: all alike.
+        scored: Each expert's probabilities of them by its name, in any order.
+        counts: (L,) training texts of every label; without them all labels count alike.
     """
 
     def __init__(
         self,
         labels: NDArray[np.int64],
         scored: Mapping[str, Predictions],
-        names: Sequence[str],
         counts: NDArray[np.int64] | None = None,
     ) -> None:
-        self.labels, self.names = labels, list(names)
+        self.labels, self.names = labels, list(scored)
         self.filled = labels >= 0
-        columns = [_log_odds(scores_at(labels, scored[name])) for name in names]
+        columns = [_log_odds(scores_at(labels, alone)) for alone in scored.values()]
         self.log_odds = np.stack(columns, axis=-1)  # (n, m, experts)
         self.log_counts = np.zeros(labels.shape)  # (n, m)
         if counts is not None:

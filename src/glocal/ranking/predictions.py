@@ -1,16 +1,18 @@
-"""Predictions: the k best labels of every document, as two arrays.
+"""Predictions: the k best labels of every document.
 
 - `indices int64 (n, k)` and `scores float32 (n, k)`, sorted by score, exact ties by label index;
 - a document with fewer than k labels ends in empty slots: index -1, score -inf;
+- they know their labels, so that iterating gives tags with ids and names;
+- the experts' own predictions are attributes of the model's: `predictions.experts["A-1"]`;
 - on disk they are a Parquet file of two list columns, written under a temporary name and renamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,25 +24,51 @@ from glocal.metrics.topk_order import sort_topk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Predictions"]
+    from glocal.vocabulary.label_space import LabelSpace
+
+__all__ = ["Predictions", "Tag"]
+
+
+class Tag(NamedTuple):
+    """A predicted label: its id, its name and its score, a probability by default."""
+
+    id: str
+    name: str
+    score: float
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """The best labels of n documents.
 
-    Attributes:
-        indices: Label indices, int64 (n, k); -1 marks an empty slot, only at the end of a row.
-        scores: Their scores, float32 (n, k); those of empty slots are -inf.
+    Iterating gives the tags of each document, best first; `predictions[0]` are those of the first.
 
     Scores given must decrease; exact ties and the scores of empty slots are put right here.
 
+    Attributes:
+        indices: Label indices, int64 (n, k); -1 marks an empty slot, only at the end of a row.
+        scores: Their scores, float32 (n, k); those of empty slots are -inf.
+        labels: The label space that the indices refer to; None if it is not known.
+        experts: Each expert's own predictions by its name, where they were asked for. Their scores
+            are not calibrated.
+        mean: Predictions by the mean of the experts' probabilities, where they were asked for.
+
     Raises:
         DataError: When shapes or types are not as said, or scores are not sorted.
+
+    Example:
+        >>> import numpy as np
+        >>> from glocal import Predictions
+        >>> best = Predictions(np.array([[2, 0]]), np.array([[0.9, 0.2]], dtype=np.float32))
+        >>> best.above(0.5).indices
+        array([[ 2, -1]])
     """
 
     indices: NDArray[np.int64]
     scores: NDArray[np.float32]
+    labels: LabelSpace | None = None
+    experts: Mapping[str, Predictions] = field(default_factory=dict)
+    mean: Predictions | None = None
 
     def __post_init__(self) -> None:
         if self.indices.ndim != 2 or self.indices.shape != self.scores.shape:
@@ -85,48 +113,111 @@ class Predictions:
 
     @classmethod
     def from_unsorted(
-        cls, indices: NDArray[np.integer], scores: NDArray[np.floating], k: int | None = None
+        cls,
+        indices: NDArray[np.integer],
+        scores: NDArray[np.floating],
+        k: int | None = None,
+        *,
+        labels: LabelSpace | None = None,
     ) -> Predictions:
         """Sort each document's labels and keep the best k of them."""
-        return cls(*sort_topk(indices, scores, k))
+        return cls(*sort_topk(indices, scores, k), labels)
 
     @classmethod
     def concat(cls, parts: Sequence[Predictions]) -> Predictions:
         """Join predictions of several runs of documents; narrower ones end in empty slots."""
         if not parts:
             return cls(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
-        width = max(part.k for part in parts)
+        width, first = max(part.k for part in parts), parts[0]
+        means = [part.mean for part in parts if part.mean is not None]
         return cls(
             np.concatenate([_widened(part.indices, width, -1) for part in parts]),
             np.concatenate([_widened(part.scores, width, -np.inf) for part in parts]),
+            first.labels,
+            {name: cls.concat([part.experts[name] for part in parts]) for name in first.experts},
+            cls.concat(means) if len(means) == len(parts) else None,
         )
 
     def __len__(self) -> int:
         return len(self.indices)
 
+    def __repr__(self) -> str:
+        experts = f", experts={list(self.experts)}" if self.experts else ""
+        return f"Predictions({len(self)} documents, k={self.k}{experts})"
+
+    def __iter__(self) -> Iterator[list[Tag]]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, row: int) -> list[Tag]:
+        labels, filled = self._known_labels(), int((self.indices[row] >= 0).sum())
+        indices, scores = self.indices[row, :filled].tolist(), self.scores[row, :filled].tolist()
+        return [
+            Tag(labels.ids[index], labels.names[index], score)
+            for index, score in zip(indices, scores, strict=True)
+        ]
+
+    def label_ids(self, row: int) -> list[str]:
+        """Return the label ids of a document, best first."""
+        return [tag.id for tag in self[row]]
+
+    def label_names(self, row: int) -> list[str]:
+        """Return the label names of a document, best first."""
+        return [tag.name for tag in self[row]]
+
+    def _known_labels(self) -> LabelSpace:
+        if self.labels is None:
+            raise DataError(
+                "these predictions do not know their label space, so they have no label ids or "
+                "names; set it with predictions.with_labels(labels)"
+            )
+        return self.labels
+
     @property
     def k(self) -> int:
-        """Slots of each document."""
+        """Number of slots of each document."""
         return int(self.indices.shape[1])
 
+    def with_labels(self, labels: LabelSpace) -> Predictions:
+        """Return the same predictions, of all experts too, that know their label space."""
+        return replace(self._changed(lambda part: part.with_labels(labels)), labels=labels)
+
     def head(self, k: int) -> Predictions:
-        """The best k labels of each document."""
-        return Predictions(self.indices[:, :k], self.scores[:, :k])
+        """Return the best k labels of each document, of all experts too."""
+        return self._changed(lambda part: part.head(k), np.s_[:, :k])
 
     def take(self, order: NDArray[Any]) -> Predictions:
-        """Some documents, or all in another order, by positions or by a mask."""
-        return Predictions(self.indices[order], self.scores[order])
+        """Return some documents, or all in another order, by positions or by a mask."""
+        return self._changed(lambda part: part.take(order), order)
+
+    def _changed(
+        self, change: Callable[[Predictions], Predictions], selection: Any = np.s_[:]
+    ) -> Predictions:
+        """Select from both arrays, and change every expert's predictions and the mean's."""
+        return Predictions(
+            self.indices[selection],
+            self.scores[selection],
+            self.labels,
+            {name: change(part) for name, part in self.experts.items()},
+            None if self.mean is None else change(self.mean),
+        )
 
     def above(self, threshold: float) -> Predictions:
-        """Only labels that score at least `threshold`; the others become empty slots."""
+        """Keep labels that score at least `threshold`; experts' own predictions are dropped."""
         return self.masked(self.scores >= threshold)
 
     def masked(self, keep: NDArray[np.bool_]) -> Predictions:
-        """Only the slots for which the mask (n, k) is true; the order is kept, gaps are closed."""
-        return Predictions.from_unsorted(np.where(keep, self.indices, -1), self.scores)
+        """Keep the slots where the mask (n, k) is true and close the gaps.
+
+        The experts' own predictions are dropped, since the mask is not about them.
+        """
+        kept = np.where(keep, self.indices, -1)
+        return Predictions.from_unsorted(kept, self.scores, labels=self.labels)
 
     def save(self, path: str | Path) -> None:
-        """Write a Parquet file, complete or not at all."""
+        """Write a Parquet file of indices and scores, complete or not at all.
+
+        Label names and the experts' own predictions are not stored.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -144,7 +235,7 @@ class Predictions:
 
     @classmethod
     def load(cls, path: str | Path) -> Predictions:
-        """Read what `save` wrote."""
+        """Read a file that `save` wrote."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -12,10 +13,15 @@ from glocal.data.chunks import Chunking
 from glocal.ranking.combination import Combination
 from glocal.ranking.topk import TopK
 
-__all__ = ["COMBINED", "MEAN", "Ranker"]
+__all__ = ["Ranked", "Ranker"]
 
-COMBINED = "combined"
-MEAN = "mean"  # of the experts' probabilities, whatever combines them
+
+class Ranked(NamedTuple):
+    """The best labels of a batch by the whole model, and by its parts where asked for."""
+
+    combined: TopK
+    experts: Mapping[str, TopK]  # by expert name
+    mean: TopK | None  # by the mean of the experts' probabilities, whatever combines them
 
 
 class Ranker(nn.Module, ABC):
@@ -23,8 +29,8 @@ class Ranker(nn.Module, ABC):
 
     Attributes:
         n_labels: Number of labels.
-        expert_names: The parts whose predictions are reported besides the combined ones.
-        combination: How the parts' scores become one.
+        expert_names: The experts, each of which can also be asked for its own best labels.
+        combination: How the experts' scores are combined.
     """
 
     n_labels: int
@@ -44,15 +50,16 @@ class Ranker(nn.Module, ABC):
         *,
         candidates: Tensor | None = None,
         allowed: Tensor | None = None,
-        parts: Sequence[str] = (),
-    ) -> dict[str, TopK]:
-        """The best labels of each document by probability, under the key `combined`.
+        experts: Sequence[str] = (),
+        mean: bool = False,
+    ) -> Ranked:
+        """Return the best labels of each document by probability.
 
         Args:
             batch: The documents.
-            k: How many labels.
+            k: Labels per document.
             candidates: (B, M) label ids to score, −1 for none; by default every label.
             allowed: (L,) bool, labels that may be predicted.
-            parts: Also give the best labels of these, under their names: of experts by themselves,
-                or of the `mean` of all experts' probabilities.
+            experts: Names of experts whose own best labels are also returned.
+            mean: Whether the best labels by the mean of the experts' probabilities are too.
         """

@@ -98,10 +98,19 @@ def load_model(path: str | Path) -> StoredModel:
         )
         system = _load_ranker(folder, recipe, statistics, tokenizer)
         system.combination = Combination.from_mapping(settings["combination"])
-        metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+        metrics = _read_metrics(folder / "metrics.json")
         calibration = _stored_calibration(settings)
     system.eval()
     return StoredModel(system, recipe, labels, tokenizer, calibration, metrics, companions)
+
+
+def _read_metrics(path: Path) -> dict[str, Any]:
+    """Read what training measured; older files keep the scores of all parts in one table."""
+    metrics: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    if "combined" in metrics.get("dev", {}):
+        metrics["dev_experts"] = metrics["dev"]
+        metrics["dev"] = metrics["dev_experts"].pop("combined")
+    return metrics
 
 
 def _stored_calibration(settings: Mapping[str, Any]) -> Calibration:
@@ -249,7 +258,7 @@ def _card(model: StoredModel) -> str:
     planned = model.metrics.get("plan", {}).get("lines", [])
     if planned:
         lines += ["How it was chosen what to train:", "", *(f"- {line}" for line in planned), ""]
-    scores = model.metrics.get("dev", {}).get("combined", {})
+    scores = model.metrics.get("dev", {})
     if scores:
         lines += ["| metric on dev | value |", "|---|---|"]
         lines += [f"| {name} | {value:.4f} |" for name, value in scores.items()]

@@ -24,8 +24,8 @@ from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import Clusters, cluster_priors, label_clusters
 from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
-from glocal.ranking.ranker import COMBINED
-from glocal.ranking.topk import TopK, topk_of
+from glocal.ranking.ranker import Ranked
+from glocal.ranking.topk import topk_of
 from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
 __all__ = ["APLCXLNet", "build_aplc"]
@@ -136,9 +136,10 @@ class APLCXLNet(System):
         *,
         candidates: Tensor | None = None,
         allowed: Tensor | None = None,
-        parts: Sequence[str] = (),
-    ) -> dict[str, TopK]:
-        """The best labels by Eq. 2; head and tail probabilities are compared directly."""
+        experts: Sequence[str] = (),
+        mean: bool = False,
+    ) -> Ranked:
+        """Return the best labels by Eq. 2; head and tail probabilities are compared directly."""
         document = self.document(batch)
         # In fp32: bf16 logits would tie.
         with torch.autocast(document.device.type, enabled=False):
@@ -148,7 +149,7 @@ class APLCXLNet(System):
             else:
                 scores = self.head.probabilities(document, candidates.clamp(min=0))
                 found = topk_of(scores, candidates, k, allowed)
-        return dict.fromkeys([COMBINED, *parts], found)
+        return Ranked(found, dict.fromkeys(experts, found), found if mean else None)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """The three parts of 4.1."""

@@ -33,7 +33,7 @@ from glocal.losses.diversity import diversity
 from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
 from glocal.ranking.candidates import Candidates, draw_candidates
-from glocal.ranking.expert_topk import ExpertRanker, each_once
+from glocal.ranking.expert_topk import ExpertRanker, deduplicate
 from glocal.ranking.topk import RunningTopK
 from glocal.systems.expert_builder import ExpertBuilder
 from glocal.systems.system import LabelStatistics, System, TrainingPosition
@@ -326,7 +326,7 @@ class ExpertMixture(ExpertRanker, System):
         if not found:
             return proposed
         pooled = torch.cat([proposed, *found], 1)
-        return each_once(pooled.masked_fill(pooled >= self.n_labels, -1))
+        return deduplicate(pooled.masked_fill(pooled >= self.n_labels, -1))
 
     def expert_logits(self, states: dict[str, State], labels: slice | Tensor) -> dict[str, Tensor]:
         """Each expert's logits of labels, by name."""

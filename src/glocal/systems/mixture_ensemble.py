@@ -17,7 +17,7 @@ from glocal.data.batches import Batch
 from glocal.data.chunks import Chunking
 from glocal.errors import ConfigError
 from glocal.experts.expert import State
-from glocal.ranking.expert_topk import ExpertRanker, each_once
+from glocal.ranking.expert_topk import ExpertRanker, deduplicate
 from glocal.ranking.ranker import Ranker
 from glocal.systems.mixture import ExpertMixture
 
@@ -93,7 +93,7 @@ class MixtureEnsemble(ExpertRanker):
             for member, state in zip(self.mixtures(), states, strict=True)
         ]
         found = [labels for labels in lists if labels is not None]
-        return each_once(torch.cat(found, 1)) if len(found) == len(lists) else None
+        return deduplicate(torch.cat(found, 1)) if len(found) == len(lists) else None
 
 
 def mixtures_of(system: Ranker) -> list[ExpertMixture]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from glocal.ranking.fit_calibration import calibrate, fit_calibration_to
 from glocal.ranking.fit_combination import Pool, fit_weights
 from glocal.ranking.pool import distinct_labels
 from glocal.ranking.predictions import Predictions
-from glocal.ranking.ranker import COMBINED, Ranker
+from glocal.ranking.ranker import Ranker
 from glocal.train.engine import Engine
-from glocal.train.loop import TrainingData
+from glocal.train.loop import DevScores, TrainingData
 from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["DevEvaluator"]
@@ -67,19 +68,19 @@ class DevEvaluator:
         *,
         exact: bool = False,
         candidates: np.ndarray | None = None,
-        parts: Sequence[str] | None = None,
-    ) -> dict[str, Predictions]:
-        """Top labels of every dev document, the same in every process.
+        experts: Sequence[str] | None = None,
+    ) -> Predictions:
+        """Return the top labels of every dev document, the same in every process.
 
         Args:
-            exact: In fp32.
+            exact: Compute in fp32.
             candidates: (documents, m) labels to score, −1 for none; by default all.
-            parts: Whose, besides the combination's; by default several experts'.
+            experts: Experts whose own predictions are also returned; by default all if there are
+                several.
         """
-        engine = self.engine
-        if parts is None:
-            experts = self.system.expert_names
-            parts = experts if len(experts) > 1 else ()
+        engine, names = self.engine, self.system.expert_names
+        if experts is None:
+            experts = names if len(names) > 1 else ()
         mine = np.arange(engine.rank, len(self.tokens), engine.world)
         found = score_documents(
             self.system,
@@ -89,7 +90,7 @@ class DevEvaluator:
             candidates=candidates,
             batch_size=2 * self.recipe.train.batch_size,
             positions=mine,
-            parts=parts,
+            experts=experts,
             companion_features=self.companion_features,
             autocast=contextlib.nullcontext if exact else engine.autocast,
         )
@@ -97,21 +98,21 @@ class DevEvaluator:
             return found
         pieces = engine.gather([(mine, found)])
         order = np.argsort(np.concatenate([positions for positions, _ in pieces]))
-        return {
-            name: Predictions.concat([piece[name] for _, piece in pieces]).take(order)
-            for name in found
-        }
+        return Predictions.concat([piece for _, piece in pieces]).take(order)
 
-    def __call__(self) -> dict[str, dict[str, float]]:
-        """Scores by part and metric."""
+    def __call__(self) -> DevScores:
+        """Return the scores of the model as it is."""
         return self._scores(self.predictions())
 
-    def _scores(self, found: Mapping[str, Predictions]) -> dict[str, dict[str, float]]:
+    def _scores(self, found: Predictions) -> DevScores:
+        return DevScores(
+            self._values(found),
+            {name: self._values(alone) for name, alone in found.experts.items()},
+        )
+
+    def _values(self, predictions: Predictions) -> dict[str, float]:
         names = dict.fromkeys([*_REPORTED, self.recipe.train.metric])
-        return {
-            part: {name: self._value(name, predictions) for name in names}
-            for part, predictions in found.items()
-        }
+        return {name: self._value(name, predictions) for name in names}
 
     def _value(self, name: str, predictions: Predictions) -> float:
         counts, n_train = self.labels.counts, self.labels.n_documents
@@ -121,17 +122,20 @@ class DevEvaluator:
         """Scores and full report of the chosen model, its experts' weights fitted; calibration."""
         found = self.predictions(exact=True)
         if self.recipe.combine == "weights" and isinstance(self.system, ExpertRanker):
-            found[COMBINED] = self._combine(found)
+            best = self._combine(found)
+            found = replace(found, indices=best.indices, scores=best.scores)
         mean_gold = round(self.gold.nnz / np.count_nonzero(np.diff(self.gold.indptr)))
         depth = min(max(_CALIBRATED, mean_gold), _DEV_K)
-        calibration = fit_calibration_to(found[COMBINED], self.gold, depth=depth)
-        found[COMBINED] = calibrate(found[COMBINED], calibration)
+        calibration = fit_calibration_to(found, self.gold, depth=depth)
+        found = calibrate(found, calibration)
+        scores = self._scores(found)
         report = evaluate_predictions(
             found, self.gold, counts=self.labels.counts, n_train=self.labels.n_documents
         )
-        return {"dev": self._scores(found), "dev_report": report.to_dict()}, calibration
+        metrics = {"dev": scores.model, "dev_experts": scores.experts}
+        return {**metrics, "dev_report": report.to_dict()}, calibration
 
-    def _combine(self, found: Mapping[str, Predictions]) -> Predictions:
+    def _combine(self, found: Predictions) -> Predictions:
         """Learn what each expert's word is worth; what they come to together, over all labels.
 
         A single expert too gains by the frequency term, and is calibrated by its weight.
@@ -139,16 +143,15 @@ class DevEvaluator:
         best, the labels to learn from were too few: it is learnt again with them.
         Every process has the same predictions, and so learns the same.
         """
-        experts = [found[name] for name in self.system.expert_names if name in found]
-        proposed = [predictions.indices for predictions in experts or [found[COMBINED]]]
-        ranked = found[COMBINED]
+        proposed = [alone.indices for alone in found.experts.values()] or [found.indices]
+        ranked = found
         for _ in range(_FITS):
             pooled = distinct_labels(np.concatenate(proposed, axis=1))
             fitted = self._fit(pooled)
             if fitted is None:
                 break
             self.system.combination = fitted
-            ranked = self.predictions(exact=True)[COMBINED]
+            ranked = self.predictions(exact=True)
             if _share_outside(ranked.indices[:, :_BEST], pooled) <= _FEW_OUTSIDE:
                 break
             proposed.append(ranked.indices)
@@ -156,8 +159,8 @@ class DevEvaluator:
 
     def _fit(self, pooled: NDArray[np.int64]) -> Combination | None:
         experts = self.system.expert_names
-        scored = self.predictions(exact=True, candidates=pooled, parts=experts)
-        pool = Pool(pooled, scored, experts, self.labels.counts)
+        scored = self.predictions(exact=True, candidates=pooled, experts=experts)
+        pool = Pool(pooled, scored.experts, self.labels.counts)
         return fit_weights(pool, self.gold)
 
 

@@ -18,7 +18,7 @@ class TrainListener:
         """Now and then: step, steps, epoch, loss, docs_per_second, seconds_left."""
 
     def on_evaluation(self, info: Mapping[str, Any]) -> None:
-        """After an evaluation on dev: step, epoch, scores, best."""
+        """Called after an evaluation on dev: step, epoch, scores, experts (their scores), best."""
 
     def on_message(self, text: str) -> None:
         """Something worth a line."""

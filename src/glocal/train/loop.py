@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,9 +32,14 @@ from glocal.train.optim import schedule_factor, set_rates
 from glocal.train.prefetch import Prefetch
 from glocal.train.signals import StopSignals
 
-__all__ = ["Loop", "TrainingData"]
+__all__ = ["DevScores", "Loop", "TrainingData"]
 
-Evaluate = Callable[[], dict[str, dict[str, float]]]
+
+class DevScores(NamedTuple):
+    """Scores on dev by metric, of the whole model and of each expert by itself."""
+
+    model: dict[str, float]
+    experts: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Loop:
         engine: Where it computes.
         folder: Where its state is kept.
         state: Where it stands; a new one, or a restored one.
-        evaluate: Scores on dev, by expert and metric; `None` without dev.
+        evaluate: Computes scores on dev; `None` without dev.
         listener: Is told what happens.
     """
 
@@ -73,7 +78,7 @@ class Loop:
         engine: Engine,
         folder: RunFolder,
         state: RunState,
-        evaluate: Evaluate | None,
+        evaluate: Callable[[], DevScores] | None,
         listener: TrainListener,
     ) -> None:
         self.data, self.config, self.engine = data, config, engine
@@ -282,7 +287,7 @@ class Loop:
         state = self.state
         with _Swapped(self.system, self.average):
             scores = self.evaluate()
-            score = scores["combined"][self.config.metric]
+            score = scores.model[self.config.metric]
             better = state.best_score is None or score > state.best_score
             if better:
                 state.best_score, state.best_step, state.stale_evaluations = score, state.step, 0
@@ -290,7 +295,12 @@ class Loop:
                     self.folder.save_best(self.system.state_dict())
             else:
                 state.stale_evaluations += 1
-        entry = {"step": state.step, "epoch": state.step / self.steps_per_epoch, "scores": scores}
+        entry = {
+            "step": state.step,
+            "epoch": state.step / self.steps_per_epoch,
+            "scores": scores.model,
+            "experts": scores.experts,
+        }
         state.evaluations.append(entry)
         if self.engine.is_main:
             self.folder.log(entry)

@@ -122,7 +122,7 @@ class _Trial:
         def predict(batch: Batch) -> None:
             with self.engine.autocast():
                 experts = self.system.expert_names
-                self.system.topk(batch, min(20, self.system.n_labels), parts=experts)
+                self.system.topk(batch, min(20, self.system.n_labels), experts=experts)
 
         return self._time(predict, batch) / len(batch)
 

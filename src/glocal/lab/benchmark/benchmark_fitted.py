@@ -48,8 +48,8 @@ class Fitted(Protocol):
     def predict(self, texts: Sequence[str], k: int) -> Predictions:
         """The best k labels of each text."""
 
-    def predict_all(self, corpus: Corpus) -> dict[str, Predictions]:
-        """As many labels as the evaluation looks at, of the combination and its parts."""
+    def predict_all(self, corpus: Corpus) -> Predictions:
+        """Return as many labels as the evaluation looks at, by the model and its experts."""
 
 
 class Spent:
@@ -112,10 +112,10 @@ class FittedBaseline:
         """The best k labels of each text."""
         return self.baseline.predict(texts, k)
 
-    def predict_all(self, corpus: Corpus) -> dict[str, Predictions]:
-        """A block of texts at a time."""
+    def predict_all(self, corpus: Corpus) -> Predictions:
+        """Return the best labels of every text, computed a block of texts at a time."""
         parts = [self.predict(texts, EVALUATED) for texts in corpus.iter_texts(TEXTS_AT_A_TIME)]
-        return {"combined": Predictions.concat(parts)}
+        return Predictions.concat(parts)
 
 
 def _train_baseline(
@@ -149,10 +149,10 @@ class FittedRecipe:
 
     def predict(self, texts: Sequence[str], k: int) -> Predictions:
         """The best k labels of each text."""
-        return self.predictor.predict(texts, k=k)["combined"]
+        return self.predictor.predict(texts, k=k)
 
-    def predict_all(self, corpus: Corpus) -> dict[str, Predictions]:
-        """Of the combination and each expert."""
+    def predict_all(self, corpus: Corpus) -> Predictions:
+        """Return the best labels of every text, by the model and by each expert."""
         return self.predictor.predict_for_report(corpus)
 
 

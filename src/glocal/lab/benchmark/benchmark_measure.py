@@ -45,24 +45,24 @@ LATENCY_K = 5
 def measure(job: Job, say: Say) -> Row:
     """Train, time, predict and evaluate; predictions stay in the job's folder."""
     folder = Path(job.folder)
-    found = {split: read_split(job, split) for split in ("train", "dev", "test")}
-    splits = {split: corpus for split, corpus in found.items() if corpus is not None}
+    given = {split: read_split(job, split) for split in ("train", "dev", "test")}
+    splits = {split: corpus for split, corpus in given.items() if corpus is not None}
     say(f"{STAGE}training")
     fitted, spent = train_contender(job, splits, say)
     say(f"{STAGE}timing")
     cost = {"train_seconds": spent["wall"], "cpu_seconds": spent["cpu"], **_speeds(fitted, splits)}
     say(f"{STAGE}predicting")
-    predictions: dict[str, dict[str, Predictions]] = {
+    predictions: dict[str, Predictions] = {
         split: fitted.predict_all(splits[split]) for split in ("test", "dev") if split in splits
     }
     cost |= {"peak_bytes": peak_memory(), "gpu_bytes": _gpu_memory()}
     say(f"{STAGE}evaluating")
-    for split, parts in predictions.items():
-        parts["combined"].save(folder / f"{split}.parquet")
+    for split, found in predictions.items():
+        found.save(folder / f"{split}.parquet")
     fitted.labels.save(folder / "labels.parquet")
     report = _report(fitted, predictions["test"], splits, job.ks)
     scores = document_scores(
-        predictions["test"]["combined"],
+        predictions["test"],
         fitted.labels.encode(splits["test"]),
         job.ks,
         counts=fitted.labels.counts,
@@ -90,7 +90,7 @@ def measure(job: Job, say: Say) -> Row:
 
 def _report(
     fitted: Fitted,
-    found: Mapping[str, Predictions],
+    found: Predictions,
     splits: Mapping[str, Corpus],
     ks: Sequence[int],
 ) -> EvaluationReport:
@@ -106,7 +106,7 @@ def _report(
 
 def _dev_scores(
     fitted: Fitted,
-    predictions: Mapping[str, Mapping[str, Predictions]],
+    predictions: Mapping[str, Predictions],
     splits: Mapping[str, Corpus],
     ks: Sequence[int],
 ) -> dict[str, float]:
@@ -115,7 +115,7 @@ def _dev_scores(
     gold = fitted.labels.encode(splits["dev"])
     if not gold.nnz:
         return {}
-    best, counts = predictions["dev"]["combined"], fitted.labels.counts
+    best, counts = predictions["dev"], fitted.labels.counts
     found = document_scores(best, gold, ks, counts=counts)
     return {metric: scores.value for metric, scores in found.items()}
 
