@@ -16,6 +16,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 for library in ("OMP", "MKL", "OPENBLAS"):  # before the first test imports one of them
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+if not os.path.exists("/dev/nvidia0"):  # Triton's kernels are then run by its interpreter
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # How long an example takes is the machine's business, which may be busy.
 settings.register_profile("glocal", deadline=None)

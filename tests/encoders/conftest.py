@@ -1,6 +1,6 @@
 import pytest
 
-from tests.encoders.folders import roberta_folder, xlnet_folder
+from tests.encoders.folders import mpnet_folder, roberta_folder, xlnet_folder
 
 
 @pytest.fixture(scope="session")
@@ -11,3 +11,8 @@ def xlnet(tmp_path_factory):
 @pytest.fixture(scope="session")
 def roberta(tmp_path_factory):
     return roberta_folder(tmp_path_factory.mktemp("encoders") / "roberta")
+
+
+@pytest.fixture(scope="session")
+def mpnet(tmp_path_factory):
+    return mpnet_folder(tmp_path_factory.mktemp("encoders") / "mpnet")

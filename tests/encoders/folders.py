@@ -19,6 +19,16 @@ ROBERTA = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
+MPNET = {
+    "model_type": "mpnet",
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 200,  # further apart than MPNet tells distances from one another
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
 
 
 def texts():
@@ -43,6 +53,15 @@ def xlnet_folder(path):
 
 def roberta_folder(path):
     """Byte-level pairs; `<s> … </s>`, padding token 1."""
+    return _write(path, _pairs(), ROBERTA)
+
+
+def mpnet_folder(path):
+    """RoBERTa's tokens in front of relative positions."""
+    return _write(path, _pairs(), MPNET)
+
+
+def _pairs():
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
     tokenizer.decoder = decoders.ByteLevel()
@@ -56,7 +75,7 @@ def roberta_folder(path):
     tokenizer.post_processor = processors.RobertaProcessing(
         ("</s>", tokenizer.token_to_id("</s>")), ("<s>", tokenizer.token_to_id("<s>"))
     )
-    return _write(path, tokenizer, ROBERTA)
+    return tokenizer
 
 
 def _ids(tokenizer, *tokens):

@@ -23,7 +23,7 @@ def folder(request):
 
 
 STATISTICS = LabelStatistics(np.array([3, 1, 2, 2]), 5)
-both = pytest.mark.parametrize("folder", ["xlnet", "roberta"], indirect=True)
+both = pytest.mark.parametrize("folder", ["xlnet", "roberta", "mpnet"], indirect=True)
 
 
 def build(*overrides):

@@ -135,6 +135,10 @@ class Encoder(nn.Module):
         self.cls_last, self.cls_type_id, self.pooling = cls_last, cls_type_id, pooling
         self.long_documents = long_documents
         _cut(model, self.layers[-1])
+        if model.config.model_type == "mpnet":
+            from glocal.encoders.mpnet import adapt_mpnet
+
+            adapt_mpnet(model)
         self.model = model
         self.tail_depth = self.layers[-1]
         if long_documents is not None and long_documents.layers[-1] < self.layers[-1]:

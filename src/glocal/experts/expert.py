@@ -26,7 +26,6 @@ class Expert(nn.Module, ABC):
     Attributes:
         name: Name in the recipe, such as `A-1`.
         layers: The encoder layers whose hidden states it reads.
-        label_width: Elements per (document, label) pair that scoring holds in memory.
         scores_rows: Whether any rows of its label tensors can be scored. If not, it defines its own
             `loss` and returns log-odds instead of logits.
         trained: Whether the training loss includes this expert.
@@ -35,10 +34,14 @@ class Expert(nn.Module, ABC):
 
     name: str
     layers: tuple[int, ...]
-    label_width: int = 1
     scores_rows: bool = True
     trained: bool = True
     ranks_all: bool = True
+
+    @property
+    def label_width(self) -> int:
+        """Elements per (document, label) pair that scoring holds in memory."""
+        return 1
 
     @abstractmethod
     def prepare(self, features: Features) -> State:

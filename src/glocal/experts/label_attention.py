@@ -4,7 +4,9 @@
   labels: `logit_j = w2 · relu(Σ_i α_ij v_i) + b_j`, `α_ij = softmax_i(⟨k_i, e_j⟩ / τ)`;
 - the value projection and the first MLP layer are linear around a convex sum, so they are folded:
   `W1 Σ α v = Σ α (W1 v)`, biases included; values live in the MLP's hidden width;
-- fused attention (SDPA) with the queries shared by all documents; padding is masked out exactly;
+- fused attention with the queries shared by all documents; padding is masked out exactly. On recent
+  GPUs, in bf16, ReLU and dot product are part of the kernel (`label_attention_kernel.py`), so that
+  no (documents, labels, h) tensor exists; elsewhere it is PyTorch's attention (SDPA);
 - `query_init = "tokens"` starts each query at the mean token of its label's texts;
 - queries start from the labels' names or stay tied to them (`label_text.py`), if asked;
 - `projections = false` is ME-XML's plain attention: hidden states are keys and values themselves.
@@ -18,6 +20,7 @@ from torch.nn import functional
 
 from glocal.config import AttentionConfig
 from glocal.encoders.encoder import Features
+from glocal.experts import label_attention_kernel as kernel
 from glocal.experts.expert import Expert, State, label_bias, label_matrix, present
 from glocal.experts.label_means import LabelMeans
 from glocal.experts.tied_labels import LabelText, tied_tensors
@@ -54,7 +57,7 @@ class LabelAttentionExpert(Expert):
         super().__init__()
         self.name, self.layers, self.config = name, (layer,), config
         key_size = config.key_size if config.projections else hidden_size
-        self.label_width = max(config.hidden_size, key_size)
+        self.key_size = key_size
         self.dropout = nn.Dropout(dropout)
         self.key = nn.Linear(hidden_size, key_size) if config.projections else None
         two_steps = config.projections and config.separate_values
@@ -117,6 +120,18 @@ class LabelAttentionExpert(Expert):
         """Label queries (L, d) and biases (L,)."""
         return tied_tensors(self.tie, self.query, self.bias)
 
+    @property
+    def label_width(self) -> int:
+        """Elements per (document, label) pair: of the hidden layer, or what the kernel keeps."""
+        device = self.query.device.type
+        rounded = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
+        if rounded is torch.bfloat16 and self._fits():
+            return self.config.hidden_size // 16  # a bit of each hidden unit
+        return max(self.config.hidden_size, self.key_size)
+
+    def _fits(self) -> bool:
+        return kernel.fits(self.key_size, self.config.hidden_size, self.query.device)
+
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """`w2 · relu(Σ_i α_ij v_i) + b_j`."""
         keys, values, output, mask = state
@@ -124,6 +139,17 @@ class LabelAttentionExpert(Expert):
         assert values is not None
         assert output is not None
         query, *bias = rows
+        scale = 1.0 / self.config.temperature
+        if query.dim() == 2 and keys.dtype is values.dtype is torch.bfloat16 and self._fits():
+            logits = kernel.label_attention(query, keys, values, output, mask, scale=scale)
+        else:
+            logits = self._score_plainly(query, keys, values, output, mask)
+        return logits + bias[0] if bias else logits
+
+    def _score_plainly(
+        self, query: Tensor, keys: Tensor, values: Tensor, output: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        """Without the label biases, through PyTorch's attention."""
         query = query.to(keys.dtype)
         if query.dim() == 2:
             query = query.expand(keys.shape[0], -1, -1)
@@ -140,7 +166,7 @@ class LabelAttentionExpert(Expert):
         else:  # bf16 logits would tie, so autocast must not round this product
             with torch.autocast(found.device.type, enabled=False):
                 logits = found.float() @ output.float()
-        return logits + bias[0] if bias else logits
+        return logits
 
     def attention(self, state: State, labels: Tensor) -> Tensor:
         """Attention weights α of the given labels over the tokens, (B, C, T)."""
