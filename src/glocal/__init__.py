@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING, Any
 from glocal._version import __version__
 
 if TYPE_CHECKING:
+    from glocal.companions.teacher.teacher_explanation import (
+        AddedParent,
+        Neighbour,
+        TeacherExplanation,
+        Vote,
+    )
     from glocal.config import Recipe, load_recipe, recipe_names
-    from glocal.data.corpus import Corpus
-    from glocal.data.label_table import LabelTable, read_label_table
+    from glocal.data.corpus import Corpus, Document
+    from glocal.data.label_table import LabelEntry, LabelTable, read_label_table
     from glocal.data.readers import read_corpus
     from glocal.errors import (
         ConfigError,
@@ -27,34 +33,63 @@ if TYPE_CHECKING:
         MissingExtraError,
         ModelError,
         NewerFormatError,
+        Remedy,
         TrainingError,
     )
+    from glocal.metrics.bootstrap import BootstrapResult
+    from glocal.metrics.macro import MacroScores
+    from glocal.metrics.reliability import CalibrationError
     from glocal.predict.ensemble import ensemble_predict
-    from glocal.predict.evaluation import EvaluationReport
+    from glocal.predict.evaluation import BandScores, EvaluationReport, PartReport, Propensity
+    from glocal.predict.explain import Span, TagExplanation
     from glocal.predict.predictor import Predictor
-    from glocal.ranking.predictions import Predictions
+    from glocal.progress import Progress
+    from glocal.ranking.predictions import Predictions, Tag
     from glocal.tagger import NotFittedError, Tagger
-    from glocal.train.run import fit
+    from glocal.train.listener import TrainListener
+    from glocal.train.run import FitResult, fit
+    from glocal.vocabulary.bands import Band, Bands
     from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = [
+    "AddedParent",
+    "Band",
+    "BandScores",
+    "Bands",
+    "BootstrapResult",
+    "CalibrationError",
     "ConfigError",
     "Corpus",
     "DataError",
+    "Document",
     "EvaluationReport",
+    "FitResult",
     "GlocalError",
     "Interrupted",
+    "LabelEntry",
     "LabelSpace",
     "LabelTable",
+    "MacroScores",
     "MissingExtraError",
     "ModelError",
+    "Neighbour",
     "NewerFormatError",
     "NotFittedError",
+    "PartReport",
     "Predictions",
     "Predictor",
+    "Progress",
+    "Propensity",
     "Recipe",
+    "Remedy",
+    "Span",
+    "Tag",
+    "TagExplanation",
     "Tagger",
+    "TeacherExplanation",
+    "TrainListener",
     "TrainingError",
+    "Vote",
     "__version__",
     "ensemble_predict",
     "fit",
@@ -65,29 +100,33 @@ __all__ = [
 ]
 
 _MODULES = {
-    "glocal.config": ("Recipe", "load_recipe", "recipe_names"),
-    "glocal.data.corpus": ("Corpus",),
-    "glocal.data.label_table": ("LabelTable", "read_label_table"),
-    "glocal.data.readers": ("read_corpus",),
-    "glocal.errors": (
-        "ConfigError",
-        "DataError",
-        "GlocalError",
-        "Interrupted",
-        "MissingExtraError",
-        "ModelError",
-        "NewerFormatError",
-        "TrainingError",
+    "glocal.companions.teacher.teacher_explanation": (
+        "AddedParent Neighbour TeacherExplanation Vote"
     ),
-    "glocal.vocabulary.label_space": ("LabelSpace",),
-    "glocal.predict.ensemble": ("ensemble_predict",),
-    "glocal.predict.evaluation": ("EvaluationReport",),
-    "glocal.ranking.predictions": ("Predictions",),
-    "glocal.predict.predictor": ("Predictor",),
-    "glocal.tagger": ("NotFittedError", "Tagger"),
-    "glocal.train.run": ("fit",),
+    "glocal.config": "Recipe load_recipe recipe_names",
+    "glocal.data.corpus": "Corpus Document",
+    "glocal.data.label_table": "LabelEntry LabelTable read_label_table",
+    "glocal.data.readers": "read_corpus",
+    "glocal.errors": (
+        "ConfigError DataError GlocalError Interrupted MissingExtraError ModelError "
+        "NewerFormatError Remedy TrainingError"
+    ),
+    "glocal.metrics.bootstrap": "BootstrapResult",
+    "glocal.metrics.macro": "MacroScores",
+    "glocal.metrics.reliability": "CalibrationError",
+    "glocal.predict.ensemble": "ensemble_predict",
+    "glocal.predict.evaluation": "BandScores EvaluationReport PartReport Propensity",
+    "glocal.predict.explain": "Span TagExplanation",
+    "glocal.predict.predictor": "Predictor",
+    "glocal.progress": "Progress",
+    "glocal.ranking.predictions": "Predictions Tag",
+    "glocal.tagger": "NotFittedError Tagger",
+    "glocal.train.listener": "TrainListener",
+    "glocal.train.run": "FitResult fit",
+    "glocal.vocabulary.bands": "Band Bands",
+    "glocal.vocabulary.label_space": "LabelSpace",
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
