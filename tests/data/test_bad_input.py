@@ -26,7 +26,7 @@ def check_row(path, *, line, message, texts, ids, **options):
     corpus = read_corpus(path, skip_bad_rows=True, **options)
     assert corpus.texts() == texts
     assert corpus.ids == ids
-    assert corpus.skipped == [str(caught.value)]
+    assert corpus.skipped == [caught.value.message]
     noted = []
     streamed = list(iter_documents(path, skip_bad_rows=True, skipped=noted, **options))
     assert [document.text for document in streamed] == texts

@@ -1,40 +1,130 @@
-"""Where derived data is kept: `$GLOCAL_CACHE`, or the platform's user cache folder.
+"""The cache of derived data: token ids, scopes, sparse models, label vectors, built-in sets.
 
-Everything under it can be deleted at any time; it is rebuilt when needed.
+- It lives in `$GLOCAL_CACHE`, or in the platform's user cache folder. Everything in it can be
+  deleted at any time and is rebuilt when needed.
+- An entry is a folder named by a digest of what determines its content. It is written under a
+  temporary name and renamed, so that it is never half there; a damaged entry is built again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
-from glocal.errors import DataError
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["cache_dir", "cache_error"]
+from glocal.data.atomic import replace_dir, temporary_dir
+from glocal.errors import DataError, GlocalError
+
+__all__ = ["Arrays", "cache_dir", "cache_error", "cached", "cached_arrays"]
+
+Entry = TypeVar("Entry")
+Arrays = dict[str, NDArray[Any]]
+Spec = Mapping[str, tuple[type[np.generic], tuple[int, ...]]]
+
+# Raised by readers of entries that are missing or damaged.
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, GlocalError)
 
 
-def cache_dir(*parts: str, create: bool = True) -> Path:
-    """Return the cache folder, or a folder inside it.
+def cached(
+    kind: str,
+    key: Sequence[object],
+    *,
+    write: Callable[[Path], None],
+    read: Callable[[Path], Entry],
+) -> Entry:
+    """Open an entry of the cache, building it first where it is missing or damaged.
 
     Args:
-        parts: Names of nested folders inside the cache.
-        create: Make the folder if it does not exist.
+        kind: The folder inside the cache.
+        key: JSON values that determine the content.
+        write: Fills the folder of a new entry.
+        read: Opens an entry; any of the usual errors means that it has to be built again.
 
     Raises:
-        DataError: The folder cannot be made.
+        DataError: The cache folder cannot be written to.
+    """
+    digest = hashlib.blake2b(json.dumps(list(key)).encode(), digest_size=16)
+    entry = cache_dir(kind) / digest.hexdigest()
+    with contextlib.suppress(*_UNREADABLE):
+        return read(entry)
+    failure = OSError("an entry that was just written cannot be read back")
+    try:
+        with temporary_dir(entry) as folder:
+            write(folder)
+            replace_dir(folder, entry)
+    except OSError as error:
+        failure = error
+    with contextlib.suppress(*_UNREADABLE):
+        return read(entry)  # also where writing failed: another process may have been first
+    raise cache_error(entry.parent, failure) from failure
+
+
+def cached_arrays(
+    kind: str, key: Sequence[object], spec: Spec, fill: Callable[[Arrays], None]
+) -> Arrays:
+    """Open memory-mapped arrays of the cache, computing them first where need be.
+
+    Args:
+        kind: The folder inside the cache.
+        key: JSON values that determine the content.
+        spec: Type and shape of each array.
+        fill: Writes the content into arrays of zeros.
+
+    Raises:
+        DataError: The cache folder cannot be written to.
+    """
+
+    def write(folder: Path) -> None:
+        arrays: Arrays = {}
+        for name, (dtype, shape) in spec.items():
+            path = folder / f"{name}.npy"
+            if np.prod(shape):
+                arrays[name] = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+            else:  # an empty file cannot be mapped
+                arrays[name] = np.zeros(shape, dtype)
+                np.save(path, arrays[name], allow_pickle=False)
+        fill(arrays)
+        for array in arrays.values():
+            if isinstance(array, np.memmap):
+                array.flush()
+
+    def read(entry: Path) -> Arrays:
+        arrays: Arrays = {}
+        for name, (dtype, shape) in spec.items():
+            mode: Any = "r" if np.prod(shape) else None
+            array = np.load(entry / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
+            if array.shape != shape or array.dtype != dtype:
+                raise ValueError(f"{name} has the shape {array.shape}; expected {shape}")
+            arrays[name] = array
+        return arrays
+
+    return cached(kind, key, write=write, read=read)
+
+
+def cache_dir(*parts: str) -> Path:
+    """Return the cache folder, or a folder inside it, which is created if need be.
+
+    Raises:
+        DataError: The folder cannot be created.
     """
     folder = _root().joinpath(*parts)
-    if create:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cache_error(folder, error) from error
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cache_error(folder, error) from error
     return folder
 
 
 def cache_error(folder: Path, error: OSError) -> DataError:
-    """Describe a failure to write under the cache folder and how to mend it."""
+    """Describe a failure to write under the cache folder and how to fix it."""
     return DataError(
         f"cannot write to the cache folder ({error.strerror or error}); free some space there, or "
         "set GLOCAL_CACHE to a folder that is writable and has room",

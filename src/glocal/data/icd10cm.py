@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import logging
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -29,9 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.builtin import BuiltinData
-from glocal.data.cache import cache_dir
+from glocal.data.cache import cached
 from glocal.data.corpus import Corpus, CorpusBuilder, Document
 from glocal.data.duplicates import near_duplicate_key
 from glocal.data.label_table import LabelEntry, LabelTable, read_label_table
@@ -49,8 +47,6 @@ MIN_TRAINING_TEXTS = 2
 # Chapter, block and three-character category; subcategories lie below.
 CATEGORY_DEPTH = 3
 CODE_RANGE = re.compile(r"\s*\([A-Z0-9]+(?:-[A-Z0-9]+)?\)$")
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +73,18 @@ def load_icd10cm(*, level: Level = "category", seed: int = 0) -> BuiltinData:
     """
     package = _package_folder()
     version = importlib.metadata.version(DISTRIBUTION)
-    entry = (
-        cache_dir("builtin", create=False) / f"icd10cm-{level}-{version}-{seed}-{FORMAT_VERSION}"
-    )
     name = "icd10cm" if level == "category" else "icd10cm-full"
+
+    def build() -> BuiltinData:
+        return _build(list(_nodes(package)), level=level, seed=seed, name=name)
+
+    key = ["icd10cm", level, version, seed, FORMAT_VERSION]
     try:
-        return _read(entry, name)
-    except (DataError, OSError, pa.ArrowException):
-        built = _build(list(_nodes(package)), level=level, seed=seed, name=name)
-    try:
-        with temporary_dir(entry) as folder:
-            _write(built, folder)
-            replace_dir(folder, entry)
-    except OSError as error:
-        logger.debug("the built-in set is not cached: %s", error)
-    return built
+        return cached(
+            "builtin", key, write=lambda f: _write(build(), f), read=lambda e: _read(e, name)
+        )
+    except DataError:  # the cache cannot be written to, or the source cannot be read
+        return build()
 
 
 def _package_folder() -> Path:

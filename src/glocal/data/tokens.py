@@ -1,17 +1,14 @@
-"""Tokenising a corpus once, into a cache that is memory-mapped afterwards.
+"""Tokenisation of a corpus: done once, cached on disk and memory-mapped afterwards.
 
 - One flat array of token ids (`uint16` where the vocabulary allows, else `uint32`) and the offsets
   of the documents in it. Documents are cut at `max_length`; special tokens are included.
-- An entry is keyed by the texts, the tokenizer and `max_length`, written under a temporary name and
-  renamed, and checked when opened: a damaged one is built again.
+- A cache entry is keyed by the texts, the tokenizer and `max_length`.
 - Memory is bounded by a batch of texts and eight bytes a document.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,32 +16,30 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.data.atomic import replace_dir, temporary_dir
-from glocal.data.cache import cache_dir as default_cache_dir
-from glocal.data.cache import cache_error
+from glocal.data.cache import cached
 from glocal.data.corpus import Corpus
 from glocal.progress import Progress
 
 __all__ = ["TextTokenizer", "TokenStore", "tokenise"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BATCH_TEXTS = 1024
-TOKENS_FILE, OFFSETS_FILE, META_FILE = "tokens.bin", "offsets.bin", "meta.json"
+TOKENS_FILE, OFFSETS_FILE = "tokens.bin", "offsets.npy"
 
 
 class TextTokenizer(Protocol):
-    """What `tokenise` needs of a tokenizer."""
+    """The interface of tokenizers that `tokenise` uses."""
 
     @property
     def fingerprint(self) -> str:
-        """A name that changes whenever the token ids of some text do."""
+        """Identifies the tokenizer: changes whenever the token ids of some text do."""
 
     @property
     def vocab_size(self) -> int:
-        """The number of token ids."""
+        """Number of token ids."""
 
     def encode_batch(self, texts: list[str], max_length: int) -> list[list[int]]:
-        """The token ids of each text, special tokens included, at most `max_length`."""
+        """Return the token ids of each text, special tokens included, at most `max_length`."""
 
 
 class TokenStore:
@@ -52,7 +47,7 @@ class TokenStore:
 
     Args:
         tokens: The ids of all documents, one after another.
-        offsets: Where each document starts, and where the last one ends (n + 1).
+        offsets: (n + 1,) start of each document, and the end of the last.
     """
 
     def __init__(self, tokens: NDArray[Any], offsets: NDArray[np.int64]) -> None:
@@ -76,7 +71,7 @@ class TokenStore:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens of each document."""
+        """Number of tokens of each document."""
         return np.diff(self._offsets)
 
 
@@ -85,87 +80,48 @@ def tokenise(
     tokenizer: TextTokenizer,
     *,
     max_length: int,
-    cache_dir: str | Path | None = None,
     progress: Progress | None = None,
 ) -> TokenStore:
     """Tokenise a corpus, or open the result of an earlier call on the same texts.
 
     Args:
         corpus: The texts.
-        tokenizer: Gives the token ids of texts.
-        max_length: The most tokens a document keeps.
-        cache_dir: Where entries are kept; the library's cache folder by default.
+        tokenizer: Returns the token ids of texts.
+        max_length: Maximum number of tokens per document.
         progress: Called with the number of documents done and their total.
 
     Raises:
         DataError: The cache folder cannot be written to.
     """
-    root = default_cache_dir("tokens") if cache_dir is None else Path(cache_dir)
-    entry = root / _key(corpus, tokenizer, max_length)
-    store = _open(entry, n_documents=len(corpus))
-    if store is not None:
-        return store
-    try:
-        with temporary_dir(entry) as folder:
-            _write(folder, corpus, tokenizer, max_length=max_length, progress=progress)
-            replace_dir(folder, entry)
-    except OSError as error:
-        store = _open(entry, n_documents=len(corpus))
-        if store is not None:  # another process finished the same entry first
-            return store
-        raise cache_error(root, error) from error
-    store = _open(entry, n_documents=len(corpus))
-    if store is None:
-        raise cache_error(root, OSError("an entry just written cannot be read back"))
-    return store
-
-
-def _key(corpus: Corpus, tokenizer: TextTokenizer, max_length: int) -> str:
-    parts = [FORMAT_VERSION, corpus.fingerprint(), tokenizer.fingerprint, max_length]
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
-
-
-def _write(
-    folder: Path,
-    corpus: Corpus,
-    tokenizer: TextTokenizer,
-    *,
-    max_length: int,
-    progress: Progress | None,
-) -> None:
     dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32)
     total = len(corpus)
-    offsets = np.zeros(total + 1, dtype=np.int64)
-    done = 0
-    with open(folder / TOKENS_FILE, "wb") as file:
-        for texts in corpus.iter_texts(BATCH_TEXTS):
-            encoded = tokenizer.encode_batch(texts, max_length)
-            lengths = [len(ids) for ids in encoded]
-            flat = itertools.chain.from_iterable(encoded)
-            np.fromiter(flat, dtype=dtype, count=sum(lengths)).tofile(file)
-            offsets[done + 1 : done + 1 + len(texts)] = lengths
-            done += len(texts)
-            if progress is not None:
-                progress(done, total)
-    np.cumsum(offsets, out=offsets)
-    offsets.tofile(folder / OFFSETS_FILE)
-    meta = {"dtype": dtype.name, "n_documents": total, "n_tokens": int(offsets[-1])}
-    (folder / META_FILE).write_text(json.dumps(meta), encoding="utf-8")
 
+    def write(folder: Path) -> None:
+        offsets = np.zeros(total + 1, dtype=np.int64)
+        done = 0
+        with open(folder / TOKENS_FILE, "wb") as file:
+            for texts in corpus.iter_texts(BATCH_TEXTS):
+                encoded = tokenizer.encode_batch(texts, max_length)
+                lengths = [len(ids) for ids in encoded]
+                flat = itertools.chain.from_iterable(encoded)
+                np.fromiter(flat, dtype=dtype, count=sum(lengths)).tofile(file)
+                offsets[done + 1 : done + 1 + len(texts)] = lengths
+                done += len(texts)
+                if progress is not None:
+                    progress(done, total)
+        np.cumsum(offsets, out=offsets)
+        np.save(folder / OFFSETS_FILE, offsets, allow_pickle=False)
 
-def _open(entry: Path, *, n_documents: int) -> TokenStore | None:
-    """Map an entry of the cache; None when it is missing or damaged."""
-    try:
-        meta = json.loads((entry / META_FILE).read_text(encoding="utf-8"))
-        dtype, n_tokens = np.dtype(meta["dtype"]), int(meta["n_tokens"])
-        offsets = np.fromfile(entry / OFFSETS_FILE, dtype=np.int64)
+    def read(entry: Path) -> TokenStore:
+        offsets = np.load(entry / OFFSETS_FILE, allow_pickle=False)
         size = (entry / TOKENS_FILE).stat().st_size
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    whole = len(offsets) == n_documents + 1 and size == n_tokens * dtype.itemsize
-    if not whole or offsets[0] != 0 or offsets[-1] != n_tokens or np.any(np.diff(offsets) < 0):
-        return None
-    if n_tokens == 0:  # an empty file cannot be mapped
-        return TokenStore(np.zeros(0, dtype=dtype), offsets)
-    tokens = np.memmap(entry / TOKENS_FILE, dtype=dtype, mode="r", shape=(n_tokens,))
-    return TokenStore(tokens, offsets)
+        if len(offsets) != total + 1 or offsets[0] != 0 or np.any(np.diff(offsets) < 0):
+            raise ValueError("the offsets are damaged")
+        if size != offsets[-1] * dtype.itemsize:
+            raise ValueError(f"{size} bytes of tokens; expected {offsets[-1] * dtype.itemsize}")
+        if size == 0:  # an empty file cannot be mapped
+            return TokenStore(np.zeros(0, dtype=dtype), offsets)
+        return TokenStore(np.memmap(entry / TOKENS_FILE, dtype=dtype, mode="r"), offsets)
+
+    key = [FORMAT_VERSION, corpus.fingerprint(), tokenizer.fingerprint, max_length]
+    return cached("tokens", key, write=write, read=read)

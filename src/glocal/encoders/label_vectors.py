@@ -10,18 +10,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.batches import collate, prediction_batches
-from glocal.data.cache import cache_dir, cache_error
+from glocal.data.cache import Arrays, cached_arrays
 from glocal.data.tokens import TokenStore
 from glocal.progress import Progress
 
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["label_vectors", "mean_tokens"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BATCH_TEXTS = 256
 
 LayerVectors = dict[int, NDArray[np.float32]]
@@ -62,24 +59,22 @@ def label_vectors(
     Raises:
         DataError: The cache folder cannot be written to.
     """
-    entry = cache_dir("label-text") / _key(encoder, tokenizer, texts, max_length)
-    found = _read(entry, encoder.layers, len(texts))
-    if found is not None:
-        return found
-    home = next(encoder.parameters()).device
-    try:
-        encoder.to(device)
-        vectors = mean_tokens(encoder, tokenizer, texts, max_length=max_length, progress=progress)
-    finally:
-        encoder.to(home)
-    try:
-        with temporary_dir(entry) as folder:
-            for layer, values in vectors.items():
-                np.save(folder / _file(layer), values, allow_pickle=False)
-            replace_dir(folder, entry)
-    except OSError as error:
-        raise cache_error(entry, error) from error
-    return vectors
+
+    def fill(arrays: Arrays) -> None:
+        home = next(encoder.parameters()).device
+        try:
+            encoder.to(device)
+            found = mean_tokens(encoder, tokenizer, texts, max_length=max_length, progress=progress)
+        finally:
+            encoder.to(home)
+        for layer, vectors in found.items():
+            arrays[f"layer-{layer}"][:] = vectors
+
+    key = [FORMAT_VERSION, tokenizer.fingerprint, max_length, _weights(encoder), list(texts)]
+    shape = (len(texts), encoder.hidden_size)
+    spec = {f"layer-{layer}": (np.float32, shape) for layer in encoder.layers}
+    arrays = cached_arrays("label-text", [*key, encoder.layers], spec, fill)
+    return {layer: arrays[f"layer-{layer}"] for layer in encoder.layers}
 
 
 @torch.no_grad()
@@ -116,24 +111,10 @@ def mean_tokens(
     return vectors
 
 
-def _key(encoder: Encoder, tokenizer: TextTokenizer, texts: Sequence[str], max_length: int) -> str:
-    facts = [FORMAT_VERSION, tokenizer.fingerprint, max_length, encoder.layers, list(texts)]
-    digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16)
+def _weights(encoder: Encoder) -> str:
+    """Return a digest of the encoder's weights."""
+    digest = hashlib.blake2b(digest_size=16)
     for name, tensor in encoder.model.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def _read(entry: Path, layers: Sequence[int], n_texts: int) -> LayerVectors | None:
-    """What an entry holds; None where there is none, or a damaged one."""
-    try:
-        found = {n: np.load(entry / _file(n), allow_pickle=False) for n in layers}
-    except (OSError, ValueError, EOFError):
-        return None
-    whole = all(v.dtype == np.float32 and v.shape[:1] == (n_texts,) for v in found.values())
-    return found if whole else None
-
-
-def _file(layer: int) -> str:
-    return f"layer-{layer}.npy"

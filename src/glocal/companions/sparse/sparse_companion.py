@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,8 +20,7 @@ from glocal.companions.companion import (
 from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.config import Recipe
 from glocal.config.expert_names import SPARSE_EXPERT
-from glocal.data.atomic import replace_dir, temporary_dir
-from glocal.data.cache import cache_dir
+from glocal.data.cache import cached
 from glocal.progress import Progress, StagedProgress
 
 if TYPE_CHECKING:
@@ -70,14 +67,12 @@ class SparseCompanion(Companion):
         seed = recipe.train.seed
         key: list[Any] = [__version__, asdict(recipe.sparse), seed, train.fingerprint()]
         key += [labels.ids, labels.names, labels.alt_names, labels.counts.tolist()]
-        digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=16).hexdigest()
-        kept = cache_dir("sparse") / digest
-        if not kept.is_dir():
+
+        def write(folder: Path) -> None:
             model = SparseModel.fit(train, labels, recipe.sparse, seed=seed, progress=progress)
-            with temporary_dir(kept) as folder:
-                model.save(folder / "model")
-                replace_dir(folder, kept)
-        return cls.load(kept / "model", labels)
+            model.save(folder / "model")
+
+        return cached("sparse", key, write=write, read=lambda e: cls.load(e / "model", labels))
 
     @property
     def unseen(self) -> np.ndarray:

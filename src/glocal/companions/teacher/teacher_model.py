@@ -32,7 +32,6 @@ from glocal.companions.companion import (
     Companion,
     FitInputs,
 )
-from glocal.companions.teacher.array_store import Arrays, cached_arrays
 from glocal.companions.teacher.known_labels import KnownLabels
 from glocal.companions.teacher.teacher_explanation import (
     AddedParent,
@@ -47,6 +46,7 @@ from glocal.companions.teacher.word_index import WordIndex
 from glocal.config import Recipe, TeacherConfig
 from glocal.config.expert_names import TEACHER
 from glocal.config.reader_configurations import CONFIGURATIONS
+from glocal.data.cache import Arrays, cached_arrays
 from glocal.encoders.static import StaticVectors, load_vectors
 from glocal.errors import ConfigError, DataError, ModelError
 from glocal.progress import Progress, StagedProgress
@@ -216,7 +216,7 @@ class Teacher(Companion):
 
         shape = (total, self.config.size)
         spec = {"labels": (np.int32, shape), "weights": (np.float32, shape)}
-        key = _key(FORMAT_VERSION, corpus.fingerprint(), self.fingerprint())
+        key = [FORMAT_VERSION, corpus.fingerprint(), self.fingerprint()]
         return Scopes(**cached_arrays("scopes", key, spec, fill))
 
     def scopes_of(self, texts: Sequence[str]) -> Scopes:
@@ -337,10 +337,6 @@ def _features(scopes: Scopes) -> Arrays:
     return {SCOPE: scopes.labels, SCOPE_WEIGHT: scopes.weights}
 
 
-def _key(*parts: object) -> str:
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
-
-
 def _index_words(
     train: Corpus,
     rows: NDArray[np.int64],
@@ -387,6 +383,6 @@ def _embed_corpus(
             done += len(texts)
             report(done)
 
-    key = _key(FORMAT_VERSION, corpus.fingerprint(), vectors.fingerprint())
+    key = [FORMAT_VERSION, corpus.fingerprint(), vectors.fingerprint()]
     spec = {"vectors": (np.float32, (len(corpus), vectors.dimensions))}
     return cached_arrays("text-vectors", key, spec, fill)["vectors"]
