@@ -109,17 +109,22 @@ def cached_arrays(
     return cached(kind, key, write=write, read=read)
 
 
-def cache_dir(*parts: str) -> Path:
-    """Return the cache folder, or a folder inside it, which is created if need be.
+def cache_dir(*parts: str, create: bool = True) -> Path:
+    """Return the cache folder, or a folder inside it.
+
+    Args:
+        parts: Names of nested folders inside the cache.
+        create: Create the folder if it does not exist.
 
     Raises:
         DataError: The folder cannot be created.
     """
     folder = _root().joinpath(*parts)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cache_error(folder, error) from error
+    if create:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cache_error(folder, error) from error
     return folder
 
 
