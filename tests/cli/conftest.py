@@ -34,8 +34,8 @@ def invoke(*arguments, input=None):
     try:
         return CliRunner().invoke(app, [str(a) for a in arguments], input=input)
     finally:
+        console.configure(debug=False, quiet=False, verbose=False, as_json=False)
         logger.handlers, logger.propagate, logger.level = before
-        console.settings.debug = console.settings.quiet = False
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 import json
 import sys
+import tomllib
 
 import pytest
 
@@ -161,3 +162,26 @@ def test_full_disk_while_saving(run, files, tmp_path, monkeypatch):
     assert "o space left on device" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "m").exists()
+
+
+def test_seed_and_epochs_are_plain_options(run, files, tmp_path):
+    arguments = ("train", files.train, "--recipe", "fast", "--out", tmp_path / "m")
+    result = run(*arguments, "--seed", "7", "--epochs", "1", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["path"] == str(tmp_path / "m")
+    settings = tomllib.loads((tmp_path / "m" / "glocal.toml").read_text("utf-8"))
+    assert settings["recipe"]["train"]["seed"] == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-s", "seed=3"), "unknown key 'seed' (did you mean 'train.seed'?)"),
+        (("--seed", "1", "-s", "train.seed=2"), "--seed 1 and -s train.seed=2 set the same"),
+        (("--budget", "10m", "--epochs", "2"), "--budget 10m decides the number of epochs"),
+    ],
+)
+def test_settings_that_cannot_be_meant(run, files, tmp_path, options, message):
+    result = run("train", files.train, "--out", tmp_path / "m", *options)
+    assert result.exit_code == 1
+    assert message in result.stderr

@@ -48,7 +48,7 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="analyze",
-    help="Sweep experts over layers, compare models by label frequency, cost output layers.",
+    help="Analyse layers, label frequencies and output layers.",
     no_args_is_help=True,
 )
 app.command()(heads)

@@ -64,7 +64,9 @@ def baseline(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Train and measure a baseline: parabel, bonsai, plt, ovr, svm or fasttext.
+    """Train and measure a baseline, such as parabel or svm.
+
+    There are parabel, bonsai, plt, ovr, svm and fasttext.
 
     Without a NAME the baselines are listed with their libraries.
     """

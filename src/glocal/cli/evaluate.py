@@ -72,7 +72,10 @@ def evaluate(
     device: Device = "auto",
     reading: Reading,
 ) -> None:
-    """Evaluate a model on labelled texts, or compare two by paired bootstrap."""
+    """Evaluate a model on labelled texts, or compare two models.
+
+    Two models are compared by paired bootstrap over the texts.
+    """
     ks = parse_ks(k)
     models, file = split_models_and_file(paths, command="eval", most=2)
     if within_bands and len(models) > 1:

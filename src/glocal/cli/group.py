@@ -1,13 +1,18 @@
-"""The command group: global options, subcommands by name, and the way out of every failure.
+"""The command group: global options, subcommands by name, and the handling of failures.
 
-- `COMMANDS` is the whole list; a new subcommand is a module with a typer `app` and a line there;
-- failures are handled where subcommands are invoked, so that the console script, `python -m glocal`
-  and tests meet the same behaviour.
+- `COMMANDS` is the whole list; a new subcommand is a module with a typer `app`, a line there and an
+  example in `EXAMPLES`.
+- Global options work before and after the subcommand: every subcommand gets a copy of them.
+- Failures are handled where subcommands are invoked, so that the console script, `python -m glocal`
+  and tests behave the same.
 """
 
 from __future__ import annotations
 
+import copy
 import importlib
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -17,9 +22,9 @@ from typer.main import get_command
 from glocal._version import __version__
 from glocal.cli import console, failures
 
-__all__ = ["COMMANDS", "app", "main"]
+__all__ = ["COMMANDS", "EXAMPLES", "app", "main"]
 
-# In the order in which `--help` lists them: the way from data to tags.
+# In the order of `glocal --help`: from data to tags.
 COMMANDS = {
     "demo": "glocal.cli.demo",
     "data": "glocal.cli.data",
@@ -27,6 +32,7 @@ COMMANDS = {
     "eval": "glocal.cli.evaluate",
     "predict": "glocal.cli.predict",
     "explain": "glocal.cli.explain",
+    "info": "glocal.cli.info",
     "teacher": "glocal.cli.teacher",
     "ensemble": "glocal.cli.ensemble",
     "ablate": "glocal.cli.ablate",
@@ -35,8 +41,41 @@ COMMANDS = {
     "benchmark": "glocal.cli.benchmark",
     "recipes": "glocal.cli.recipes",
     "encoders": "glocal.cli.encoders",
+    "cache": "glocal.cli.cache",
+}
+# Shown at the end of each command's help.
+EXAMPLES = {
+    "demo": "glocal demo --texts 2000",
+    "data": "glocal data inspect train.jsonl",
+    "data inspect": "glocal data inspect train.jsonl dev.jsonl test.jsonl",
+    "data split": "glocal data split all.csv --out parts --fractions 0.8,0.1,0.1",
+    "train": "glocal train train.jsonl --dev dev.jsonl --recipe balanced --out model",
+    "eval": "glocal eval model test.jsonl --train train.jsonl",
+    "predict": "glocal predict model texts.jsonl -k 5 > tags.jsonl",
+    "explain": 'glocal explain model "a text to tag"',
+    "info": "glocal info model",
+    "teacher": 'glocal teacher train.jsonl "a text to look up"',
+    "ensemble": "glocal ensemble model1 model2 test.jsonl --eval",
+    "ablate": "glocal ablate me-xml-table4 train.jsonl --dev dev.jsonl --out study",
+    "analyze": "glocal analyze bands model test.jsonl",
+    "analyze layers": "glocal analyze layers train.jsonl --dev dev.jsonl --out layers",
+    "analyze bands": "glocal analyze bands model1 model2 test.jsonl",
+    "analyze heads": "glocal analyze heads --labels 10000,100000",
+    "baseline": "glocal baseline parabel train.jsonl test.jsonl",
+    "benchmark": "glocal benchmark train.jsonl dev.jsonl test.jsonl --out benchmark",
+    "recipes": "glocal recipes show balanced > my.toml",
+    "recipes list": "glocal recipes list --json",
+    "recipes show": "glocal recipes show balanced > my.toml",
+    "encoders": "glocal encoders get mpnet",
+    "encoders list": "glocal encoders list",
+    "encoders get": "glocal encoders get mpnet",
+    "cache": "glocal cache show",
+    "cache show": "glocal cache show",
+    "cache clear": "glocal cache clear",
 }
 COMPLETION_OPTIONS = ("install_completion", "show_completion")
+REPEATED_OPTIONS = ("debug", "quiet", "verbose", "threads")  # also accepted after the subcommand
+HIDDEN_OPTIONS = ("debug", "verbose")  # not repeated in the subcommand's help
 
 
 class LazyGroup(TyperGroup):
@@ -44,7 +83,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        # The keys serve the listing and the suggestions for a mistyped name; the values come later.
+        # The keys serve the listing and the suggestions for a mistyped name.
         self.commands: dict[str, Any] = dict.fromkeys(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -52,10 +91,27 @@ class LazyGroup(TyperGroup):
         if cmd_name in COMMANDS and self.commands[cmd_name] is None:
             command = get_command(importlib.import_module(COMMANDS[cmd_name]).app)
             command.name = cmd_name
-            # typer adds these to every app; they belong to the group alone.
-            command.params = [p for p in command.params if p.name not in COMPLETION_OPTIONS]
+            self._complete(command, cmd_name)
             self.commands[cmd_name] = command
         return self.commands.get(cmd_name)
+
+    def _complete(self, command: Any, words: str) -> None:
+        """Give a subcommand plain help with an example, and the global options."""
+        command.rich_markup_mode = None
+        command.epilog = f"Example:  {EXAMPLES[words]}" if words in EXAMPLES else None
+        own = {option for parameter in command.params for option in parameter.opts}
+        # typer adds options for completion to every app; they belong to the group alone.
+        command.params = [p for p in command.params if p.name not in COMPLETION_OPTIONS]
+        for parameter in command.params:
+            _name_value(parameter)
+        for option in self.params:
+            if option.name in REPEATED_OPTIONS and not own.intersection(option.opts):
+                repeated: Any = copy.copy(option)
+                repeated.expose_value, repeated.callback = False, _apply
+                repeated.hidden = option.name in HIDDEN_OPTIONS
+                command.params.append(repeated)
+        for name, inner in getattr(command, "commands", {}).items():
+            self._complete(inner, f"{words} {name}")
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand; a failure becomes a message and an exit status."""
@@ -68,13 +124,28 @@ class LazyGroup(TyperGroup):
             raise typer.Exit(failures.report(error, command)) from error
 
 
+def _name_value(parameter: Any) -> None:
+    """Show the name of a value in the help (`--seed SEED`, `FILE...`) instead of its type."""
+    if parameter.param_type_name == "option":
+        if parameter.metavar is None and not parameter.is_flag:
+            parameter.metavar = parameter.name.upper()
+        return
+    name = parameter.metavar or parameter.name.upper()
+    name += "..." if parameter.nargs != 1 and " " not in name else ""
+    usage = name if parameter.required else f"[{name}]"
+    parameter.get_usage_pieces = lambda _context: [usage]
+    parameter.display_type_rich = lambda ctx: ""
+
+
 app = typer.Typer(
     cls=LazyGroup,
     name="glocal",
     help="Tag texts with the right few labels out of thousands to millions.",
-    epilog="Start with `glocal demo`, or with `glocal data inspect FILE` on data of your own.",
+    epilog="Start with `glocal demo`, or with `glocal data inspect FILE` on your own data.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
@@ -94,8 +165,15 @@ def options(
         bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Details on stderr as well.")
+        bool, typer.Option("--verbose", "-v", help="Also print details on stderr.")
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON to stdout instead of tables.")
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="CPU threads to use.", show_default="all cores"),
+    ] = None,
     _version: Annotated[
         bool,
         typer.Option(
@@ -104,7 +182,24 @@ def options(
     ] = False,
 ) -> None:
     """Tag texts with the right few labels out of thousands to millions."""
-    console.configure(debug=debug, quiet=quiet, verbose=verbose)
+    console.configure(debug=debug, quiet=quiet, verbose=verbose, as_json=as_json)
+    _limit_threads(threads)
+
+
+def _apply(_context: Any, option: Any, value: Any) -> None:
+    """Apply a global option given after the subcommand."""
+    if option.name == "threads":
+        _limit_threads(value)
+    elif value:
+        console.configure(**{option.name: True})
+
+
+def _limit_threads(threads: int | None) -> None:
+    if threads is None:
+        return
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # numpy, torch and the library start with it
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glocal.cli import console
 from glocal.errors import ConfigError, DataError
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "Model",
     "Override",
     "Reading",
+    "RecipeArgument",
+    "RecipeName",
     "TopK",
     "check_folder",
     "choose_k",
@@ -47,7 +50,40 @@ Device = Annotated[
     str, typer.Option(help="Where to compute: auto, cpu, cuda or cuda:N.", show_default=True)
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Texts computed at a time.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of tables.")]
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print JSON to stdout instead of tables.",
+        callback=lambda value: value or console.settings.as_json,
+    ),
+]
+
+
+def _complete_recipe(incomplete: str) -> list[str]:
+    from glocal.config import recipe_names
+
+    return [name for name in recipe_names() if name.startswith(incomplete)]
+
+
+RecipeName = Annotated[
+    str,
+    typer.Option(
+        "--recipe",
+        "-r",
+        metavar="NAME",
+        help="Recipe name (`glocal recipes` lists them), or a path ending in .toml.",
+        autocompletion=_complete_recipe,
+    ),
+]
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Recipe name, or a path ending in .toml.",
+        autocompletion=_complete_recipe,
+    ),
+]
 TopK = Annotated[
     int | None,
     typer.Option("--k", "-k", min=1, help="Labels for each text, at most.", show_default="5"),

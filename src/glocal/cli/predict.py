@@ -8,7 +8,16 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_label_list, report_skipped
-from glocal.cli.options import BatchSize, Device, Model, Reading, TopK, choose_k, reads_files
+from glocal.cli.options import (
+    AsJson,
+    BatchSize,
+    Device,
+    Model,
+    Reading,
+    TopK,
+    choose_k,
+    reads_files,
+)
 
 __all__ = ["app"]
 
@@ -40,11 +49,15 @@ def predict(
         ),
     ] = None,
     names: Annotated[bool, typer.Option(help="Give each label's name beside its id.")] = True,
+    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     reading: Reading,
 ) -> None:
-    """Tag texts: one JSON line for each, in their order, best label first."""
+    """Tag texts, in their order and with the best label first.
+
+    Without FILE, texts are read from stdin. Tags are JSON lines; on a terminal, a table.
+    """
     from glocal.data.readers import iter_documents
     from glocal.predict.bulk import open_writer, predict_rows
     from glocal.predict.predictor import Predictor

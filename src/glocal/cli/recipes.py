@@ -5,12 +5,10 @@ The output of `recipes show NAME` is itself a valid recipe: save it, edit it, tr
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import Override
+from glocal.cli.options import AsJson, Override, RecipeArgument
 
 __all__ = ["app"]
 
@@ -28,13 +26,11 @@ app = typer.Typer(help="List the built-in recipes, or show one with all its sett
 def recipes(ctx: typer.Context) -> None:
     """List the built-in recipes, or show one with all its settings."""
     if ctx.invoked_subcommand is None:
-        list_recipes()
+        list_recipes(as_json=console.settings.as_json)
 
 
 @app.command("list")
-def list_recipes(
-    *, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
-) -> None:
+def list_recipes(*, as_json: AsJson = False) -> None:
     """List the built-in recipes."""
     from glocal.config import PRESETS, load_recipe, recipe_names
 
@@ -56,14 +52,16 @@ def list_recipes(
 
 @app.command()
 def show(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A recipe's name, or a path ending in .toml.")
-    ],
+    name: RecipeArgument,
     *,
     override: Override = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Print a recipe as TOML, each key with its meaning."""
-    from glocal.config import load_recipe
+    """Print a recipe as TOML, with a comment for every setting."""
+    from glocal.config import load_recipe, recipe_to_mapping
     from glocal.config.documented_toml import documented_toml
 
+    if as_json:
+        console.print_json(recipe_to_mapping(load_recipe(name, override or ())))
+        return
     typer.echo(documented_toml(load_recipe(name, override or ())), nl=False)

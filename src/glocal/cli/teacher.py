@@ -14,7 +14,16 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file
-from glocal.cli.options import AsJson, Labels, Override, Reading, given_text, parse_ks, reads_files
+from glocal.cli.options import (
+    AsJson,
+    Labels,
+    Override,
+    Reading,
+    RecipeName,
+    given_text,
+    parse_ks,
+    reads_files,
+)
 from glocal.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -49,10 +58,7 @@ def teacher(
     ks: Annotated[
         str, typer.Option("--k", "-k", help="Numbers of neighbours for --recall.")
     ] = DEFAULT_KS,
-    recipe: Annotated[
-        str,
-        typer.Option("--recipe", "-r", help="Recipe with the settings for a training file."),
-    ] = "treaderxml",
+    recipe: RecipeName = "treaderxml",
     override: Override = None,
     labels: Labels = None,
     everything: Annotated[
@@ -61,7 +67,7 @@ def teacher(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Show the training texts most similar to a text and the labels they suggest."""
+    """Show similar training texts and the labels they suggest."""
     content, cut_offs = _content(text, recall), parse_ks(ks)
     if (Path(source) / "glocal.toml").is_file():
         _check_no_settings(override, labels)

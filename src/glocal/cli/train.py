@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file, read_files
-from glocal.cli.options import Device, Labels, Override, Reading, reads_files
+from glocal.cli.options import AsJson, Device, Labels, Override, Reading, RecipeName, reads_files
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,44 +27,54 @@ app = typer.Typer()
 def train(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Training texts with labels.")],
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model directory goes.")],
-    recipe: Annotated[
-        str, typer.Option("--recipe", "-r", help="A recipe's name, or a path ending in .toml.")
-    ] = "glocalxml",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Model directory to write.")
+    ],
+    recipe: RecipeName = "glocalxml",
     override: Override = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Random seed.", show_default="the recipe's")
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=0, help="Passes over the training texts.", show_default="the recipe's"),
+    ] = None,
     budget: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Time the run may take, such as 90s, 10m or 2h; fewer epochs if need be.",
-            show_default="any",
+            metavar="TIME",
+            help="Time limit, such as 90s, 10m or 2h; trains fewer epochs to meet it.",
         ),
-    ] = "",
+    ] = None,
     dev: Annotated[
-        str | None, typer.Option(help="Texts to choose the best checkpoint and calibrate on.")
+        str | None,
+        typer.Option(metavar="FILE", help="Texts to choose the best weights and calibrate on."),
     ] = None,
     labels: Labels = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the interrupted run of the same --out.")
+        bool, typer.Option("--resume", help="Continue the interrupted run at --out.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model that is already at --out.")
+        bool, typer.Option("--overwrite", help="Replace the model or unfinished run at --out.")
     ] = False,
+    as_json: AsJson = False,
     device: Device = "auto",
     reading: Reading,
 ) -> None:
     """Train a model on labelled texts.
 
     FILE is JSONL, CSV, TSV, Parquet, one of the XMC layouts, any of them gzipped, or the name of a
-    built-in set such as icd10cm:train. Several files make one training set.
+    built-in set such as icd10cm:train. Several files are joined into one training set.
 
-    The recipes fast, balanced and best are presets; auto chooses one of them by the data, the
-    machine and --budget, and says what it chose.
+    The recipes fast, balanced and best are presets; auto chooses one of them for the data, the
+    machine and --budget, and prints its choice.
     """
     from glocal.config import load_recipe
     from glocal.config.expert_names import check_expert_names
 
-    # Before the data, which takes longer to read.
-    settings = load_recipe(recipe, [*(override or ()), *_budget_override(budget, override or ())])
+    # The settings are checked before the data, which takes longer to read.
+    plain = {"train.seed": seed, "train.epochs": epochs, "train.budget": budget}
+    settings = load_recipe(recipe, _overrides(override or (), plain))
     check_expert_names(settings.experts)
     corpus = read_files(files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None
@@ -84,6 +95,9 @@ def train(
             device=device,
             listener=progress,
         )
+    if as_json:
+        document = {"path": str(out), "seconds": result.seconds, "metrics": result.metrics}
+        console.print_json(document)
     console.note(summary(result))
     console.note(
         f"\nNext:\n  glocal eval {out} test.jsonl\n  glocal predict {out} texts.jsonl -k 5\n"
@@ -91,24 +105,32 @@ def train(
     )
 
 
-def _budget_override(budget: str, overrides: Sequence[str]) -> list[str]:
-    """The setting behind `--budget`, checked.
+def _overrides(overrides: Sequence[str], plain: Mapping[str, object]) -> list[str]:
+    """Return the overrides with the settings that have an option of their own.
 
     Raises:
-        ConfigError: When it is not a time, or the epochs it would decide are given as well.
+        ConfigError: A setting is given twice, or a time limit together with the epochs.
     """
     from glocal.train.budget import parse_budget
 
-    if not budget:
-        return []
-    parse_budget(budget)
-    given = [text for text in overrides if text.partition("=")[0].strip() == "train.epochs"]
-    if given:
-        raise ConfigError(
-            f"--budget {budget} decides the number of epochs, and so does -s {given[0]}; "
-            "leave one of them out"
-        )
-    return [f'train.budget="{budget}"']
+    given = {text.partition("=")[0].strip(): f"-s {text}" for text in overrides}
+    found = list(overrides)
+    for key, value in plain.items():
+        if value is None:
+            continue
+        option = f"--{key.rpartition('.')[2]} {value}"
+        if key in given:
+            raise ConfigError(f"{option} and {given[key]} set the same; leave one of them out")
+        given[key] = option
+        found.append(f"{key}={json.dumps(value)}")
+    if plain.get("train.budget") is not None:
+        parse_budget(str(plain["train.budget"]))
+        if "train.epochs" in given:
+            raise ConfigError(
+                f"{given['train.budget']} decides the number of epochs, and so does "
+                f"{given['train.epochs']}; leave one of them out"
+            )
+    return found
 
 
 def _label_table(path: str | None) -> Any:

@@ -33,13 +33,28 @@ def build_section(cls: type, mapping: Any, where: str, problems: list[str]) -> A
     for key, value in mapping.items():
         dotted = f"{where}.{key}" if where else key
         if key not in known:
-            problems.append(f"unknown key '{dotted}'{did_you_mean(key, known)}")
+            hint = did_you_mean(key, known) if where else _nearest_setting(key, cls)
+            problems.append(f"unknown key '{dotted}'{hint}")
         elif is_dataclass(hints[key]):
             values[key] = build_section(typing.cast(type, hints[key]), value, dotted, problems)
         else:
             default = _default(known[key])
             values[key] = _check(known[key], hints[key], value, default, dotted, problems)
     return cls(**values)
+
+
+def _nearest_setting(key: str, recipe: type) -> str:
+    """Return a hint at a setting for a key without its section: `train.seed` for `seed`."""
+    sections = {n: h for n, h in typing.get_type_hints(recipe).items() if is_dataclass(h)}
+    inner = [
+        f"{name}.{f.name}"
+        for name, section in sections.items()
+        for f in fields(section)
+        if f.name == key
+    ]
+    if inner:
+        return f" (did you mean '{' or '.join(inner)}'?)"
+    return did_you_mean(key, [f.name for f in fields(recipe)])
 
 
 def _default(spec: dataclasses.Field[Any]) -> Any:

@@ -135,7 +135,7 @@ class Encoder(nn.Module):
         self.cls_last, self.cls_type_id, self.pooling = cls_last, cls_type_id, pooling
         self.long_documents = long_documents
         _cut(model, self.layers[-1])
-        if model.config.model_type == "mpnet":
+        if getattr(model.config, "model_type", "") == "mpnet":
             from glocal.encoders.mpnet import adapt_mpnet
 
             adapt_mpnet(model)

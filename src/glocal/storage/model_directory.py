@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from glocal.ranking.ranker import Ranker
     from glocal.systems.system import LabelStatistics, System
 
-__all__ = ["FORMAT_VERSION", "StoredModel", "load_model", "read_labels", "save_model"]
+__all__ = [
+    "FORMAT_VERSION",
+    "StoredModel",
+    "load_model",
+    "read_labels",
+    "read_settings",
+    "save_model",
+]
 
 FORMAT_VERSION = 2
 
@@ -85,7 +92,7 @@ def load_model(path: str | Path) -> StoredModel:
     from glocal.systems.system import LabelStatistics
 
     folder = Path(path)
-    settings = _read_settings(folder)
+    settings = read_settings(folder)
     recipe = _stored_recipe(settings, folder)
     labels = read_labels(folder)
     with _damaged(folder):
@@ -198,7 +205,12 @@ def _write_weights(folder: Path, system: Ranker) -> None:
         write_tensors(member.state_dict(), path)
 
 
-def _read_settings(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Read the `glocal.toml` of a model directory.
+
+    Raises:
+        ModelError: The folder is not a model directory, is damaged, or has a newer format.
+    """
     path = folder / "glocal.toml"
     if not folder.is_dir():
         raise ModelError(f"there is no model directory {folder}")

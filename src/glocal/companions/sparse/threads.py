@@ -20,9 +20,16 @@ Result = TypeVar("Result")
 
 
 def n_threads(threads: int) -> int:
-    """Return the number of threads to use; 0 stands for all cores this process may use."""
+    """Return the number of threads to use.
+
+    Args:
+        threads: The number asked for; 0 stands for `OMP_NUM_THREADS` where it is set, else for
+            all cores this process may use.
+    """
     if threads > 0:
         return threads
+    if (limit := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(limit) > 0:
+        return int(limit)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,0 +1,76 @@
+"""`glocal info`: what a model directory holds, without loading the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.cache import format_bytes
+from glocal.cli.options import AsJson, Model
+
+if TYPE_CHECKING:
+    from glocal.storage.model_info import ModelInfo
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command()
+def info(model: Model, *, as_json: AsJson = False) -> None:
+    """Show the recipe, labels, size and scores of a model."""
+    from glocal.storage.model_info import model_info
+
+    found = model_info(model)
+    if as_json:
+        console.print_json(found.to_dict())
+        return
+    rows = _facts(found)
+    width = max(map(len, rows))
+    console.stdout().print(found.path, style="bold")
+    for name, value in rows.items():
+        console.stdout().print(f"  {name:<{width}}  {value}", soft_wrap=True)
+    console.note(f"The model card is {model / 'README.md'}; --json prints every setting.")
+
+
+def _facts(found: ModelInfo) -> dict[str, str]:
+    recipe, unseen = found.recipe, found.n_unseen_labels
+    experts = recipe.get("experts", [])
+    members = recipe.get("train", {}).get("members", 1)
+    rows = {
+        "recipe": recipe.get("description", ""),
+        "system": recipe.get("system", "") + (f", {members} members" if members > 1 else ""),
+        "encoder": recipe.get("encoder", {}).get("name", ""),
+        "experts": " + ".join(experts),
+        "labels": f"{found.n_labels:,}" + (f" ({unseen:,} without training texts)" * bool(unseen)),
+        "training texts": f"{found.n_documents:,}",
+        "size": format_bytes(found.n_bytes),
+        "scores": _scores(found),
+        "calibration": _listed(found.calibration),
+        "default tags": _listed(found.decision) or "the best k; no threshold is stored",
+        "integrity": f"checksums of {len(found.checked_files)} files"
+        if found.checked_files
+        else "no checksums are stored",
+        "written": f"{found.created} by glocal {found.library_version}, "
+        f"format {found.format_version}",
+    }
+    return {name: value for name, value in rows.items() if value}
+
+
+def _scores(found: ModelInfo) -> str:
+    from glocal.cli.training_progress import format_scores
+
+    dev = found.metrics.get("dev", {})
+    scores = format_scores(dev.get("combined", dev))  # as in models of earlier versions
+    return f"on dev: {scores}" if scores else "none; it was trained without dev texts"
+
+
+def _listed(values: object) -> str:
+    if not isinstance(values, dict):
+        return ""
+    return ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in values.items()
+    )
