@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from glocal.data.batches import collate, deal, epoch_batches, prediction_batches
+from glocal.data.batches import epoch_batches, prediction_batches, shard
+from tests.collating import collate
 
 lengths_of = st.lists(st.integers(1, 50), min_size=1, max_size=200).map(np.array)
 
@@ -23,7 +24,7 @@ def test_every_document_comes_once_an_epoch_and_fills_all_parts(
     if len(lengths) >= options["parts"]:
         assert min(len(batch) for batch in batches) >= options["parts"]
     dealt = [
-        [deal(batch, part=part, parts=options["parts"]) for part in range(options["parts"])]
+        [shard(batch, part=part, parts=options["parts"]) for part in range(options["parts"])]
         for batch in batches
     ]
     for batch, pieces in zip(batches, dealt, strict=True):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from glocal.data.batches import collate
 from glocal.data.chunks import Chunking, tail_of
+from tests.collating import collate
 
 CLS, SEP = 101, 102
 

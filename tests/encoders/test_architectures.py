@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data.batches import collate
 from glocal.errors import ConfigError, ModelError
 from glocal.predict.predictor import Predictor
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
+from tests.collating import collate
 from tests.encoders.folders import texts
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.train.runs import losses, train, train_in_processes, weights

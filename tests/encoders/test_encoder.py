@@ -3,10 +3,10 @@ import pytest
 import torch
 
 from glocal.config import EncoderConfig
-from glocal.data.batches import collate
 from glocal.encoders.encoder import Encoder
 from glocal.encoders.loading import load_pretrained
 from glocal.errors import ConfigError
+from tests.collating import collate
 
 
 def tiny(layers, **options):

@@ -9,12 +9,12 @@ from torch import nn
 from transformers import ModernBertConfig, ModernBertModel
 
 from glocal.config import EncoderConfig
-from glocal.data.batches import collate
 from glocal.data.chunks import Chunking
 from glocal.encoders.encoder import Encoder, LongDocuments
 from glocal.encoders.loading import load_pretrained
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.errors import ConfigError
+from tests.collating import collate
 
 WINDOW, OVERLAP = 12, 3
 TEXTS = [

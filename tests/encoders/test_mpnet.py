@@ -8,10 +8,10 @@ import pytest
 import torch
 from transformers import MPNetConfig, MPNetModel
 
-from glocal.data.batches import collate
 from glocal.encoders.mpnet import adapt_mpnet
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
+from tests.collating import collate
 from tests.encoders.folders import MPNET, texts
 from tests.tiny import tiny_recipe
 

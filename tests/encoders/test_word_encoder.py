@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from glocal.data.batches import collate
 from glocal.encoders.encoder import Encoder
 from glocal.encoders.static import StaticVectors
 from glocal.encoders.word_encoder import WordTokenizer, WordVectorModel, load_tokenizer
 from glocal.encoders.word_lookup import VocabularyLookup
+from tests.collating import collate
 
 WORDS = ["red", "cat", "state", "owned"]
 MATRIX = np.arange(8, dtype=np.float32).reshape(4, 2)

@@ -3,7 +3,6 @@ import pytest
 import torch
 
 from glocal.config import DocumentConfig
-from glocal.data.batches import collate
 from glocal.encoders.encoder import Features
 from glocal.errors import ConfigError
 from glocal.experts.document import DocumentExpert
@@ -13,6 +12,7 @@ from glocal.predict.predictor import Predictor
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
+from tests.collating import collate
 from tests.tiny import tiny_corpus, tiny_recipe
 
 COUNTS = np.array([3, 0, 14, 1, 60, 0, 2, 7, 1, 25, 4, 1, 2])

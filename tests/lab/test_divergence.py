@@ -3,7 +3,6 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
-from glocal.data.batches import collate
 from glocal.data.tokens import TokenStore
 from glocal.errors import ConfigError
 from glocal.lab.divergence import batch_divergence, bernoulli_jsd, expert_divergence
@@ -11,6 +10,7 @@ from glocal.predict.predictor import Predictor
 from glocal.storage.model_directory import StoredModel
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
+from tests.collating import collate
 from tests.tiny import tiny_corpus, tiny_recipe
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data.batches import collate
 from glocal.ranking.combination import Combination
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
+from tests.collating import collate
 from tests.tiny import tiny_recipe
 
 COUNTS = np.array([50, 1, 0, 7, 300, 2, 2, 19, 1, 88])  # one label without a training text

@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from glocal.data.batches import Collator
 from glocal.data.tokens import TokenStore
 from glocal.errors import ModelError, NewerFormatError
 from glocal.predict.topk_documents import score_documents
@@ -104,7 +105,8 @@ def test_everything_comes_back(tmp_path):
 def best_labels(model):
     texts = tiny_corpus(6, seed=2).texts()
     tokens = TokenStore.in_memory(model.tokenizer.encode_batch(texts, 24))
-    return score_documents(model.system.eval(), tokens, model.tokenizer, k=5)
+    documents = Collator(tokens, model.tokenizer.facts, chunking=model.system.chunking)
+    return score_documents(model.system.eval(), documents, k=5)
 
 
 def test_the_combination_comes_back(tmp_path):
@@ -292,7 +294,8 @@ def test_half_precision_and_odd_layouts_are_stored_as_they_are(tmp_path):
     save_model(tmp_path / "model", model)
     loaded = load_model(tmp_path / "model")
     tokens = TokenStore.in_memory(model.tokenizer.encode_batch(["a red dog", "an owl"], 24))
-    found = [score_documents(m.system.eval(), tokens, m.tokenizer, k=3) for m in (model, loaded)]
+    documents = Collator(tokens, model.tokenizer.facts)
+    found = [score_documents(m.system.eval(), documents, k=3) for m in (model, loaded)]
     np.testing.assert_allclose(found[0].scores, found[1].scores, rtol=1e-6)
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from glocal.config import load_recipe
-from glocal.data.batches import collate
 from glocal.errors import ConfigError
 from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import label_clusters
@@ -18,6 +17,7 @@ from glocal.ranking.aplc_topk import aplc_topk
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
+from tests.collating import collate
 from tests.encoders.folders import xlnet_folder
 from tests.tiny import tiny_corpus, tiny_recipe
 

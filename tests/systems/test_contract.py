@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from glocal.config.published_systems import MIXTURE, PUBLISHED_SYSTEMS
-from glocal.data.batches import collate
+from glocal.data.batches import Collator
 from glocal.data.tokens import TokenStore
 from glocal.errors import Interrupted
 from glocal.predict.predictor import Predictor
@@ -23,6 +23,7 @@ from glocal.systems.mixture import ExpertMixture
 from glocal.systems.registry import build_system
 from glocal.systems.system import TrainingPosition
 from glocal.vocabulary.label_space import LabelSpace
+from tests.collating import collate
 from tests.tiny import SYSTEM_RECIPES, taught, tiny_corpus, tiny_recipe
 from tests.train.runs import (
     Recorder,
@@ -114,9 +115,11 @@ class Built:
     def scores(self, k=None, **options):
         """Top labels and scores of every document."""
         k = self.system.n_labels if k is None else k
-        return score_documents(
-            self.system, self.tokens, self.tokenizer, k=k, companion_features=self.extra, **options
-        )
+        documents = Collator(
+            self.tokens, self.tokenizer.facts, companion_features=self.extra,
+            chunking=self.system.chunking,
+        )  # fmt: skip
+        return score_documents(self.system, documents, k=k, **options)
 
 
 def assert_close_gradients(first, second):

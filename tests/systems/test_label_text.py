@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data.batches import collate
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.errors import ConfigError
@@ -12,6 +11,7 @@ from glocal.predict.predictor import Predictor
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
+from tests.collating import collate
 from tests.tiny import tiny_recipe
 
 COUNTS = np.array([5, 0, 3, 2, 0, 1])

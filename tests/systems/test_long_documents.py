@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data.batches import collate
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, Interrupted
 from glocal.predict.predictor import Predictor
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
+from tests.collating import collate
 from tests.encoders.folders import xlnet_folder
 from tests.predict.test_explain import check_spans
 from tests.predict.test_predictor import dense, predictor_of

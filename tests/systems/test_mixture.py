@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data.batches import collate
 from glocal.errors import ConfigError
 from glocal.systems.mixture import initial_bias
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
+from tests.collating import collate
 from tests.tiny import tiny_recipe
 
 COUNTS = np.array([5, 1, 3, 2, 2, 1])

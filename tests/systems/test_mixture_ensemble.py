@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data.batches import collate
 from glocal.errors import ConfigError, ModelError
 from glocal.ranking.combination import Combination
 from glocal.storage.model_directory import StoredModel, load_model, save_model
@@ -12,6 +11,7 @@ from glocal.systems.mixture_ensemble import MixtureEnsemble, mixtures_of
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from glocal.vocabulary.label_space import LabelSpace
+from tests.collating import collate
 from tests.tiny import tiny_corpus, tiny_recipe
 
 CORPUS = tiny_corpus(24)

@@ -10,7 +10,7 @@ from scipy.special import logit
 
 from glocal.companions.teacher.teacher_model import Teacher
 from glocal.config import load_recipe
-from glocal.data.batches import collate
+from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.data.tokens import TokenStore
@@ -22,6 +22,7 @@ from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.registry import build_system
 from glocal.systems.system import TrainingPosition
 from glocal.vocabulary.label_space import LabelSpace
+from tests.collating import collate
 from tests.tiny import taught, tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, train
 
@@ -63,10 +64,8 @@ class Built:
         n_labels = len(self.labels)
         found = score_documents(
             self.system,
-            self.tokens,
-            self.tokenizer,
+            Collator(self.tokens, self.tokenizer.facts, companion_features=self.extra),
             k=n_labels,
-            companion_features=self.extra,
             **options,
         )
         dense = np.zeros_like(found.scores)

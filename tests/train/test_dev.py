@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
+from glocal.data.tokens import tokenise
 from glocal.predict.predictor import Predictor
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination
@@ -176,10 +178,10 @@ def build():
 
 def learnt(engine, system, tokenizer, labels):
     """The combination one process ends with, its scores and the calibration."""
-    data = SimpleNamespace(tokenizer=tokenizer)
-    metrics, calibration = DevEvaluator(
-        system, data, engine, system.recipe, labels, DEV, {}
-    ).final()
+    tokens = tokenise(DEV, tokenizer, max_length=system.recipe.encoder.tokens_read)
+    documents = Collator(tokens, tokenizer.facts, gold=labels.encode(DEV), n_labels=len(labels))
+    evaluator = DevEvaluator(system, documents, labels, engine=engine, recipe=system.recipe)
+    metrics, calibration = evaluator.final()
     return system.combination, metrics["dev"], calibration
 
 

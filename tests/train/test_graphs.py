@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data.batches import collate
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
+from tests.collating import collate
 from tests.tiny import tiny_recipe
 
 pytestmark = [

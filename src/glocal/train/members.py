@@ -79,7 +79,7 @@ def train_members(
     whole = replace(run.recipe, train=recipe.train)
     if run.engine.is_main:
         _join_logs(folder, count)
-    tokenizer, labels = run.data.tokenizer, inputs.labels
+    tokenizer, labels = run.tokenizer, inputs.labels
     return StoredModel(ensemble, whole, labels, tokenizer, calibration, metrics, inputs.companions)
 
 
@@ -161,15 +161,13 @@ def _measure(
 ) -> tuple[dict[str, Any], Calibration]:
     """Scores of all members together, their experts' weights fitted; what each one had reached."""
     evaluator = None
-    if inputs.dev is not None:
+    if run.evaluator is not None:
         evaluator = DevEvaluator(
             ensemble,
-            run.data,
-            run.engine,
-            run.recipe,
+            run.evaluator.documents,
             inputs.labels,
-            inputs.dev,
-            inputs.dev_features,
+            engine=run.engine,
+            recipe=run.recipe,
         )
     together = RunState(
         run.fingerprint,

@@ -121,7 +121,7 @@ def _train_alone(
         run.system,
         run.recipe,
         inputs.labels,
-        run.data.tokenizer,
+        run.tokenizer,
         calibration,
         metrics,
         inputs.companions,

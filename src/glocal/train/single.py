@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 
 from glocal.companions.companion_list import Companions
 from glocal.config import Recipe, recipe_to_mapping
+from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
 from glocal.encoders.tokenizer import TextTokenizer
@@ -29,7 +30,7 @@ from glocal.train.dev import DevEvaluator
 from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs, throttled_progress
 from glocal.train.listener import TrainListener
-from glocal.train.loop import Loop, TrainingData
+from glocal.train.loop import Loop
 from glocal.train.optim import build_optimizer
 
 __all__ = ["SingleRun", "build", "final_metrics", "set_up", "train_system"]
@@ -42,6 +43,7 @@ class SingleRun:
     Attributes:
         recipe: The settings, nothing in them left open.
         system: With its first weights.
+        tokenizer: The encoder's tokenizer.
         data: The training texts.
         evaluator: Scores on dev; None without dev.
         engine: Where it computes.
@@ -50,7 +52,8 @@ class SingleRun:
 
     recipe: Recipe
     system: System
-    data: TrainingData
+    tokenizer: TextTokenizer
+    data: Collator
     evaluator: DevEvaluator | None
     engine: Engine
     fingerprint: str
@@ -63,21 +66,28 @@ def set_up(
     labels = inputs.labels
     system, tokenizer = build(recipe, inputs, engine, listener)
     recipe = system.recipe
-    data = TrainingData(
-        tokenise(inputs.train, tokenizer, max_length=recipe.encoder.tokens_read),
-        labels.encode(inputs.train),
-        tokenizer,
-        len(labels),
-        inputs.train_features,
-    )
+
+    def documents(corpus: Corpus, features: Mapping[str, np.ndarray]) -> Collator:
+        return Collator(
+            tokenise(corpus, tokenizer, max_length=recipe.encoder.tokens_read),
+            tokenizer.facts,
+            gold=labels.encode(corpus),
+            n_labels=len(labels),
+            companion_features=features,
+            chunking=system.chunking,
+        )
+
+    data = documents(inputs.train, inputs.train_features)
     evaluator = None
     sets = [(inputs.train, data.gold)]
-    if inputs.dev is not None:
-        dev, features = inputs.dev, inputs.dev_features
-        evaluator = DevEvaluator(system, data, engine, recipe, labels, dev, features)
+    if (dev := inputs.dev) is not None:
+        collator = documents(dev, inputs.dev_features)
+        evaluator = DevEvaluator(
+            system, collator, labels, engine=engine, recipe=recipe, source=dev.source
+        )
         sets.append((dev, evaluator.gold))
     fingerprint = _fingerprint(recipe, engine, sets, inputs.companions)
-    return SingleRun(recipe, system, data, evaluator, engine, fingerprint)
+    return SingleRun(recipe, system, tokenizer, data, evaluator, engine, fingerprint)
 
 
 def build(
@@ -177,7 +187,7 @@ def _run_loop(loop: Loop, recipe: Recipe) -> None:
             "step": loop.state.step,
             "steps": loop.steps,
             "epochs": recipe.train.epochs,
-            "documents": len(loop.data.tokens),
+            "documents": len(loop.data),
             "labels": loop.data.n_labels,
             "device": engine.describe(),
         }
