@@ -8,8 +8,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 from glocal.metrics.reliability import expected_calibration_error
-from glocal.ranking.calibration import Calibration
-from glocal.ranking.fit_calibration import calibrate, fit_calibration, fit_calibration_to
+from glocal.ranking.calibration import Calibration, calibrate, fit_calibration, fit_calibration_to
 from glocal.ranking.predictions import Predictions
 
 
@@ -151,7 +150,7 @@ def test_scores_that_rounding_would_join_stay_apart():
 @pytest.mark.parametrize("stretch", [0.0, -1.0, float("nan")])
 def test_what_would_turn_the_order_around_is_refused(stretch):
     for pair in ((stretch, 1.0), (1.0, stretch)):
-        with pytest.raises(ValueError, match="more than 0"):
+        with pytest.raises(ValueError, match="must be above 0"):
             Calibration(*pair)
 
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
-from glocal.ranking import fit_combination as combining
-from glocal.ranking.combination import Combination
-from glocal.ranking.fit_combination import Pool, _log_loss, fit_weights
-from glocal.ranking.pool import distinct_labels, scores_at
+from glocal.ranking import combination as combining
+from glocal.ranking.combination import Combination, fit_weights
+from glocal.ranking.logistic import fit_logistic, log_loss
+from glocal.ranking.pool import Pool, distinct_labels, scores_at
 from glocal.ranking.predictions import Predictions
 
 
@@ -122,11 +122,28 @@ def test_gradient_by_finite_differences():
     features, outcomes = random.normal(0, 3, (50, 4)), random.integers(0, 2, 50).astype(float)
     for _ in range(5):
         error = check_grad(
-            lambda x: _log_loss(x, features, outcomes)[0],
-            lambda x: _log_loss(x, features, outcomes)[1],
-            random.normal(0, 1, 5),
+            lambda x: log_loss(x, features, outcomes)[0],
+            lambda x: log_loss(x, features, outcomes)[1],
+            random.normal(0, 1, 4),
         )
         assert error < 1e-6
+
+
+def test_the_objective_is_smallest_where_the_fit_ends():
+    random = np.random.default_rng(1)
+    features, outcomes = random.normal(0, 1, (40, 3)), random.integers(0, 2, 40).astype(float)
+    start, prior, penalty = np.array([0.5, -1.0, 0.0]), np.array([5.0, 0.0, 2.0]), [0.1, 0.0, 0.3]
+    free = [(None, None)] * 3
+    found = fit_logistic(features, outcomes, start=start, prior=prior, bounds=free, penalty=penalty)
+
+    def objective(x):
+        away = (prior * (x - start) ** 2).sum() / 40
+        return log_loss(x, features, outcomes)[0] + away + (penalty * x**2).sum()
+
+    best = objective(np.array(found))
+    for place in range(3):
+        for step in (-1e-2, 1e-2):
+            assert best < objective(np.array(found) + step * np.eye(3)[place])
 
 
 def test_an_expert_that_is_wrong_gets_no_weight():

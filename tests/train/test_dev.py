@@ -14,8 +14,7 @@ from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
 from glocal.predict.predictor import Predictor
 from glocal.ranking.calibration import Calibration
-from glocal.ranking.combination import Combination
-from glocal.ranking.fit_combination import fit_weights
+from glocal.ranking.combination import Combination, fit_weights
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from glocal.train.dev import DevEvaluator, _share_outside

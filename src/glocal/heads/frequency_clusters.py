@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glocal.errors import ConfigError
+from glocal.log_odds import log_odds
 
 __all__ = ["ClusterPriors", "Clusters", "cluster_priors", "label_clusters", "partition_sizes"]
 
@@ -138,9 +139,4 @@ def cluster_priors(clusters: Clusters, counts: np.ndarray, n_documents: int) -> 
     for tail, (start, stop) in enumerate(pairwise(clusters.bounds[1:])):
         gates[tail] = np.clip(-np.expm1(np.log1p(-labels[start:stop]).sum()), 1e-12, 1 - 1e-6)
         labels[start:stop] = np.clip(labels[start:stop] / gates[tail], 1e-12, 1 - 1e-6)
-    return ClusterPriors(_log_odds(gates), _log_odds(labels))
-
-
-def _log_odds(probability: np.ndarray) -> np.ndarray:
-    odds: np.ndarray = np.log(probability) - np.log1p(-probability)
-    return odds
+    return ClusterPriors(log_odds(gates), log_odds(labels))

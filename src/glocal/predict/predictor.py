@@ -22,7 +22,7 @@ from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import TagExplanation, attention_spans, weighed_spans
 from glocal.predict.topk_documents import score_documents
 from glocal.progress import Progress
-from glocal.ranking.fit_calibration import calibrate
+from glocal.ranking.calibration import calibrate
 from glocal.ranking.predictions import Predictions
 from glocal.storage.model_directory import StoredModel, load_model
 from glocal.vocabulary.bands import Bands

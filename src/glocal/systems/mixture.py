@@ -27,6 +27,7 @@ from glocal.experts.document import DocumentExpert
 from glocal.experts.expert import Expert, State
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.experts.label_means import LabelMeans
+from glocal.log_odds import log_odds
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
@@ -346,7 +347,7 @@ def initial_bias(setting: str, statistics: LabelStatistics) -> Tensor:
     if setting == "prior":
         counts = statistics.counts.astype(np.float64)
         prior = (counts + 0.5) / (statistics.n_documents + 1.0)
-        return torch.from_numpy(np.log(prior / (1.0 - prior))).float()
+        return torch.from_numpy(log_odds(prior)).float()
     try:
         return torch.full((statistics.n_labels,), float(setting))
     except ValueError:

@@ -15,12 +15,10 @@ from glocal.data.batches import Collator
 from glocal.errors import DataError
 from glocal.predict.evaluation import evaluate_predictions, metric_value
 from glocal.predict.topk_documents import score_documents
-from glocal.ranking.calibration import Calibration
-from glocal.ranking.combination import Combination
+from glocal.ranking.calibration import Calibration, calibrate, fit_calibration_to
+from glocal.ranking.combination import Combination, fit_weights
 from glocal.ranking.expert_topk import ExpertRanker
-from glocal.ranking.fit_calibration import calibrate, fit_calibration_to
-from glocal.ranking.fit_combination import Pool, fit_weights
-from glocal.ranking.pool import distinct_labels
+from glocal.ranking.pool import Pool, distinct_labels
 from glocal.ranking.predictions import Predictions
 from glocal.ranking.ranker import Ranker
 from glocal.train.engine import Engine

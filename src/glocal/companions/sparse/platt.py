@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+from glocal.log_odds import sigmoid
 
 __all__ = ["calibrate", "fit_scaling", "held_out_texts"]
 
@@ -95,7 +96,7 @@ def fit_scaling(margins: NDArray[np.floating[Any]], gold: NDArray[np.bool_]) -> 
 def _derivatives(
     values: NDArray[np.float64], gold: NDArray[np.bool_], slope: float, shift: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    probability = 1 / (1 + np.exp(-np.clip(slope * values + shift, -60, 60)))
+    probability = sigmoid(slope * values + shift)
     error = probability - gold
     spread = probability * (1 - probability)
     gradient = np.array(

@@ -21,6 +21,7 @@ from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.config import Recipe
 from glocal.config.expert_names import SPARSE_EXPERT
 from glocal.data.cache import cached
+from glocal.log_odds import log_odds
 from glocal.progress import Progress, StagedProgress
 
 if TYPE_CHECKING:
@@ -121,8 +122,7 @@ class SparseCompanion(Companion):
             rare_probabilities = np.where(there, probabilities[:, :1], rare_probabilities)
             labels = np.concatenate([np.where(there, -1, rare), labels], axis=1)
             probabilities = np.concatenate([rare_probabilities, probabilities], axis=1)
-        p = np.clip(probabilities.astype(np.float64), *_CLIP)
-        odds = (np.log(p) - np.log1p(-p)).astype(np.float32)
+        odds = log_odds(probabilities, _CLIP).astype(np.float32)
         return {SPARSE: labels.astype(np.int32), SPARSE_ODDS: odds}
 
     def word_contributions(self, text: str, label: int) -> list[Contribution]:

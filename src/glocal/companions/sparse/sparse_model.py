@@ -28,6 +28,7 @@ from glocal.companions.sparse.word_weights import Contribution, contributions
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError
+from glocal.log_odds import sigmoid
 from glocal.progress import StagedProgress
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_text import name_forms, telling_name
@@ -169,6 +170,4 @@ def _name_features(vectoriser: Vectoriser, labels: LabelSpace, config: SparseCon
 
 def _probability(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     # Clipped where float32 would round to one; −inf, the mark of an empty place, becomes 0.
-    small = np.exp(-np.abs(np.minimum(logits, _LARGEST_LOGIT)))
-    probability: NDArray[np.float32] = np.where(logits >= 0, 1 / (1 + small), small / (1 + small))
-    return probability
+    return sigmoid(np.minimum(logits, _LARGEST_LOGIT))

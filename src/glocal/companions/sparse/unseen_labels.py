@@ -26,6 +26,7 @@ from glocal.companions.sparse.platt import BEST_LABELS, fit_scaling
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 from glocal.companions.sparse.vectoriser import PIECES, Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
+from glocal.log_odds import sigmoid
 
 __all__ = ["name_features", "score_unseen", "words_like"]
 
@@ -173,12 +174,12 @@ def _scaling(
 
 def _expected_texts(scorer: LinearScorer, features: Any) -> NDArray[np.float64]:
     """Return (L,) the texts expected to have each label by its name, beyond chance."""
-    chance = 1 / (1 + np.exp(-scorer.biases.astype(np.float64)))
+    chance = sigmoid(scorer.biases.astype(np.float64))
     total = np.zeros(scorer.n_labels)
     size = max(1, CHUNK_CELLS // max(1, scorer.n_labels))
     for start in range(0, features.shape[0], size):
         scores = scorer.scores(features[start : start + size]).astype(np.float64)
-        total += (1 / (1 + np.exp(-scores)) - chance).sum(axis=0)
+        total += (sigmoid(scores) - chance).sum(axis=0)
     return np.maximum(total, 0.0)
 
 
