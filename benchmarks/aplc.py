@@ -18,8 +18,7 @@ from glocal.lab.head_bench import (
     FlatHead,
     Workload,
     build_clusters,
-    clustered_topk,
-    flat_topk,
+    head_topk,
     set_gates,
     timed,
     training_step,
@@ -53,8 +52,8 @@ def compare_with_flat(flat, heads, document, k, repeats):
     """Top k of the flat layer and of each clustered one, as they are, in turn."""
     for name, head in heads.items():
         times = timed(
-            lambda: flat_topk(flat, document, k),
-            lambda head=head: clustered_topk(head, document, k),
+            lambda: head_topk(flat, document, k),
+            lambda head=head: head_topk(head, document, k),
             repeats=repeats,
             device=document.device,
         )
@@ -67,8 +66,8 @@ def compare_prediction(head, name, workload, device, k, repeats):
     for how in ("closed", "typical", "open"):
         gated = set_gates(head, document, gold, how)
         times = timed(
-            lambda gated=gated: clustered_topk(head, gated, k, prune=False),
-            lambda gated=gated: clustered_topk(head, gated, k),
+            lambda gated=gated: head_topk(head, gated, k, prune=False),
+            lambda gated=gated: head_topk(head, gated, k),
             repeats=repeats,
             device=device,
         )

@@ -50,13 +50,13 @@ def test_trains_then_skips_and_writes_everything(ablate, table, tmp_path):
         "pair-dark.png",
         "pair-dark.svg",
     }
-    before = {p: p.stat().st_mtime_ns for p in (out / "models").rglob("*") if p.is_file()}
+    before = {p: p.stat().st_mtime_ns for p in (out / "runs").glob("*/model/*") if p.is_file()}
     again = ablate(table, "--json")
     assert again.exit_code == 0
     assert "done before" in again.stderr
     assert before == {p: p.stat().st_mtime_ns for p in before}
     document = json.loads(again.stdout)
-    assert [variant["status"] for variant in document["variants"]] == ["done", "done"]
+    assert [variant["state"] for variant in document["variants"]] == ["done", "done"]
     assert document == json.loads((out / "pair.json").read_text(encoding="utf-8"))
 
 
@@ -72,20 +72,20 @@ def test_seeds(ablate, table, tmp_path):
     result = ablate(table, "--only", "one", "--seeds", "0,1", "--no-plots")
     assert result.exit_code == 0, result.output
     assert "Means over seeds 0, 1." in result.stdout.replace("\n", " ").replace("  ", " ")
-    models = {path.name for path in (tmp_path / "out" / "models").iterdir()}
+    models = {path.name for path in (tmp_path / "out" / "runs").iterdir()}
     assert models >= {"one-seed-0", "one-seed-1"}
     assert "two-seed-0" not in models
     assert "Standard deviation over the seeds" in (tmp_path / "out" / "pair-seeds.md").read_text()
 
 
-def test_what_another_study_finished_is_taken_over(ablate, run, table, files, tmp_path):
+def test_results_of_another_study_are_reused(ablate, run, table, files, tmp_path):
     assert ablate(table, "--only", "one", "--no-plots").exit_code == 0
     splits = ["--dev", files.dev, "--test", files.test, "--out", tmp_path / "again"]
     taken = ["--reuse", tmp_path / "out", "--only", "one", "--no-plots"]
     result = run("ablate", table, files.train, *splits, *taken, *TINY)
     assert result.exit_code == 0, result.output
-    assert "1 of 1 variants taken over from other studies" in result.stderr
-    assert not (tmp_path / "again" / "models").exists()
+    assert "1 of 1 variants reused from other studies" in result.stderr
+    assert not (tmp_path / "again" / "runs" / "one" / "model").exists()
 
 
 def test_a_failed_variant_is_reported_and_the_others_kept(ablate, table, tmp_path, monkeypatch):
@@ -104,17 +104,17 @@ def test_a_failed_variant_is_reported_and_the_others_kept(ablate, table, tmp_pat
     assert "1 of 2 variants failed: two" in result.stderr
     assert "no more memory" in result.stdout.replace("\n", " ")
     document = json.loads((tmp_path / "out" / "pair.json").read_text(encoding="utf-8"))
-    assert [v["status"] for v in document["variants"]] == ["done", "failed"]
+    assert [v["state"] for v in document["variants"]] == ["done", "failed"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--only", "three"], "there is no variant 'three'"),
-        (["--seeds", "0;1"], "--seeds 0;1: expected whole numbers"),
+        (["--seeds", "0;1"], "seeds '0;1': expected whole numbers"),
         (["--seeds", "0,1", "-s", "train.seed=2"], "exclude each other"),
         (["--seeds", "0,1", "-s", "train.members=2"], "must lie 2 apart, such as 0,2"),
-        (["--reuse", "nowhere"], "--reuse nowhere: no finished results there"),
+        (["--reuse", "nowhere"], "no finished results to reuse in nowhere"),
         (["--reuse", "nowhere", "--overwrite"], "--reuse does not train"),
         (["-s", "experts=['D-last']"], "it is what they differ in"),
         (["-s", "train.epoch=3"], "did you mean 'epochs'"),
@@ -151,7 +151,7 @@ def test_a_place_that_cannot_be_a_folder(run, files, table, tmp_path):
         result = run("ablate", table, files.train, "--test", files.test, "--out", out, *TINY)
         assert result.exit_code == 1
         assert result.stderr == (
-            f"error: --out {out}: {files.train} is a file; give a folder, or a new name for one\n"
+            f"error: --out {out}: {files.train} is a file; give a folder or a new name\n"
         )
 
 
@@ -159,7 +159,7 @@ def test_a_layer_the_encoder_does_not_have(ablate, table, tmp_path):
     table.write_text(TABLE.replace('["D-last", "A-1"]', '["D-last", "A-8"]'), encoding="utf-8")
     result = ablate(table)
     assert result.exit_code == 1
-    assert "variant 'two': expert 'A-8': layer 8 does not exist" in result.stderr
+    assert "'two': expert 'A-8': layer 8 does not exist" in result.stderr
     assert "layers 0 to 2" in result.stderr
     table.write_text(TABLE.replace('["D-last", "A-1"]', "[]"), encoding="utf-8")
     assert "'experts' is empty" in ablate(table).stderr

@@ -23,23 +23,22 @@ def results(tmp_path_factory, files):
 def test_writes_rows_and_the_page(results):
     out, result = results
     assert {path.name for path in out.iterdir()} == {
-        "benchmark.json", "results.html", "results.json", "results.md", "rows", "work",
+        "results.html", "results.json", "results.md", "runs",
     }  # fmt: skip
     rows = json.loads((out / "results.json").read_text())["rows"]
-    assert sorted(row["contender"]["name"] for row in rows) == ["svm", "svm-matched"]
+    assert sorted(row["name"] for row in rows) == ["svm", "svm-matched"]
     assert "train s" in result.stdout
     assert "[1/2]" in result.stderr
-    assert not list(out.glob("work/*/cache"))
-    assert not (out / "work" / "splits").exists()
+    assert not list(out.glob("runs/*/cache"))
 
 
 def test_repeating_it_measures_nothing_anew(results, files):
     out, _ = results
-    before = {path: path.stat().st_mtime_ns for path in out.glob("rows/*.json")}
+    before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
     again = invoke(*arguments(files, out), "--recipes", "none", "--baselines", "svm")
     assert again.exit_code == 0, again.output
     assert again.stderr.count("done before") == 2
-    assert {path: path.stat().st_mtime_ns for path in out.glob("rows/*.json")} == before
+    assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")} == before
 
 
 def test_the_page_comes_again_from_the_rows(results):
@@ -72,8 +71,8 @@ def test_a_recipe_keeps_its_model(tmp_path, files):
     assert result.exit_code == 0, result.output
     (row,) = json.loads((tmp_path / "results.json").read_text())["rows"]
     assert row["cost"]["train_seconds"] > 0
-    assert set(row["report"]["scores"]) == {"combined", "D-last", "A-1"}
-    (work,) = tmp_path.glob("work/glocalxml-*")
+    assert set(row["report"]["scores"]) == {"combined", "D-last", "A-1", "mean"}
+    (work,) = tmp_path.glob("runs/glocalxml-*")
     explained = invoke("explain", work / "model", "the red cat")
     assert "global" in explained.stdout
 
@@ -120,4 +119,4 @@ def test_all_three_files_are_needed(files, tmp_path):
 def test_a_report_needs_results(tmp_path):
     result = invoke("benchmark", "--report-only", "--out", tmp_path)
     assert result.exit_code == 1
-    assert "not a benchmark's results" in result.stderr
+    assert "not the results of a benchmark" in result.stderr

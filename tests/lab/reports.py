@@ -1,11 +1,12 @@
-"""Reports and outcomes made of random predictions: no training needed."""
+"""Reports and results made of random predictions: no training needed."""
 
 from dataclasses import replace
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from glocal.lab.study import DONE, Outcome
+from glocal.lab.experiment.jobs import JobState, Result
+from glocal.lab.experiment.methods import RECIPE, Method
 from glocal.predict.evaluation import evaluate_predictions
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.bands import Bands
@@ -26,7 +27,17 @@ def random_report(seed=0, experts=(), *, ks=(1, 3, 5), bands=None):
     return evaluate_predictions(found, gold, counts=COUNTS, n_train=400, bands=bands, ks=ks)
 
 
-def random_outcome(name, title, seed=0, experts=(), **changes):
-    report = random_report(seed, experts).to_dict()
-    known = {"split": "test", "seconds": 12.5, "report": report, **changes}
-    return Outcome(name, title, known.pop("status", DONE), "hash", **known)
+def random_result(name, title, seed=0, experts=(), **changes):
+    known = {
+        "state": JobState.DONE,
+        "split": "test",
+        "cost": {"train_seconds": 12.5},
+        "report": random_report(seed, experts).to_dict(),
+        **changes,
+    }
+    method = Method(name, title, RECIPE, "me-xml", "glocal 0", {})
+    return Result(method, trained_on="hash", measured_on="texts", **known)
+
+
+def failed_result(name, title, error):
+    return random_result(name, title, state=JobState.FAILED, error=error, report={}, cost={})

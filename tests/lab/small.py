@@ -1,9 +1,7 @@
-"""A table of two variants that train in a second, and its study."""
+"""A table of two variants that train in a second, and its runner."""
 
-import os
-
-from glocal.lab.study import Study, StudyData
-from glocal.lab.variant_tables import Variant, VariantTable, resolve
+from glocal.lab.experiment.jobs import Conditions, Splits
+from glocal.lab.variant_tables import Variant, VariantTable, resolve, variant_runner
 from tests.tiny import FAST, tiny_corpus
 
 TABLE = VariantTable(
@@ -18,16 +16,14 @@ TABLE = VariantTable(
 )
 
 
-def dies(job, threads):
-    """Stands for a process that the system kills; here, where it starts without torch."""
-    os._exit(9)
-
-
-def small_data(**changes):
+def small_splits(**changes):
     parts = {"train": tiny_corpus(32), "dev": tiny_corpus(8, 1), "test": tiny_corpus(12, 2)}
-    return StudyData(**{**parts, **changes})
+    return Splits(**{**parts, **changes})
 
 
-def small_study(out, *overrides, table=TABLE, data=None, **options):
+def small_runner(out, *overrides, table=TABLE, splits=None, divergence=False, reuse=()):
     recipes = resolve(table, [*FAST, *overrides])
-    return Study(table.variants, recipes, data or small_data(), out=out, device="cpu", **options)
+    conditions = Conditions("cpu", divergence=divergence)
+    return variant_runner(
+        table, recipes, splits or small_splits(), conditions, out=out, reuse=reuse
+    )

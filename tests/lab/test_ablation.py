@@ -5,62 +5,63 @@ import pytest
 
 from glocal.lab.ablation import Ablation
 from glocal.lab.variant_tables import load_table, resolve
-from tests.lab.reports import random_outcome
-from tests.lab.small import TABLE, small_data
+from tests.lab.reports import failed_result, random_result
+from tests.lab.small import TABLE, small_splits
 from tests.tiny import FAST
 
 
 @pytest.fixture
 def result():
-    outcomes = [
-        random_outcome("one", "one expert", 1),
-        random_outcome("two", "two experts", 2, ["D-last", "A-1"]),
+    results = [
+        random_result("one", "one expert", 1),
+        random_result("two", "two experts", 2, ["D-last", "A-1"]),
     ]
-    return Ablation(TABLE, resolve(TABLE, FAST), small_data(), outcomes)
+    return Ablation(TABLE, resolve(TABLE, FAST), small_splits(), results)
 
 
 def test_main_table(result):
-    grid = result.main()
-    assert [row[0] for row in grid.rows] == ["one expert", "two experts"]
-    assert grid.rows[0][1] == result.outcomes[0].score("P@1")
-    assert "Numbers are on test (12 texts" in grid.note
-    assert "2 epochs" in grid.note
-    assert "candidates auto" in grid.note
+    table = result.main()
+    assert [row[0] for row in table.rows] == ["one expert", "two experts"]
+    assert table.rows[0][1] == result.runs[0].score("P@1")
+    assert "Numbers are on test (12 texts" in table.note
+    assert "2 epochs" in table.note
+    assert "candidates auto" in table.note
 
 
 def test_the_mean_of_probabilities_has_a_table_and_dots_of_its_own(tmp_path):
-    outcomes = [
-        random_outcome("one", "one expert", 1),
-        random_outcome("two", "two experts", 2, ["D-last", "A-1", "mean"]),
+    results = [
+        random_result("one", "one expert", 1),
+        random_result("two", "two experts", 2, ["D-last", "A-1", "mean"]),
     ]
-    result = Ablation(TABLE, resolve(TABLE, FAST), small_data(), outcomes)
-    (grid,) = [grid for grid in result.grids() if "mean of the experts" in grid.title]
-    one, two = grid.rows
-    assert one[1] == outcomes[0].score("P@1")  # one expert is its own mean
-    assert two[1] == outcomes[1].score("P@1", "mean") != outcomes[1].score("P@1")
+    result = Ablation(TABLE, resolve(TABLE, FAST), small_splits(), results)
+    (table,) = [t for t in result.tables() if "mean of the experts" in t.title]
+    one, two = table.rows
+    assert one[1] == results[0].score("P@1")  # one expert is its own mean
+    assert two[1] == results[1].score("P@1", "mean") != results[1].score("P@1")
     result.write(tmp_path)
     assert ">mean</text>" in (tmp_path / "small.svg").read_text(encoding="utf-8")
 
 
 def test_what_failed_or_was_not_run_is_a_row_without_numbers():
-    failed = random_outcome("one", "one expert", status="failed", error="no memory", report={})
-    result = Ablation(TABLE, resolve(TABLE, FAST), small_data(), [failed])
-    grid = result.main()
-    assert [row[1:] for row in grid.rows] == [(None,) * 6] * 2
-    assert "one failed: no memory." in grid.note
-    assert "Not run yet: two." in grid.note
-    assert len(result.short_grids()) == 2
+    failed = failed_result("one", "one expert", "no memory")
+    result = Ablation(TABLE, resolve(TABLE, FAST), small_splits(), [failed])
+    table = result.main()
+    assert [row[1:] for row in table.rows] == [(None,) * 6] * 2
+    assert "one failed: no memory." in table.note
+    assert "Not run yet: two." in table.note
+    assert len(result.short_tables()) == 2
 
 
 def test_bands_are_those_of_the_report(result):
-    macro = result.outcomes[1].report["macro"]["combined"]["5"]
-    for group in ("all_labels", "with_gold"):
-        row = result.bands(group).rows[1]
+    macro = result.runs[1].report["macro"]["combined"]["5"]
+    tables = result.tables()[1:3]
+    for group, table in zip(("all_labels", "with_gold"), tables, strict=True):
+        row = table.rows[1]
         keys = ("precision", "recall", "f1")
         assert list(row[1:]) == [
             macro[band][group][key] for band in ("few", "medium", "many") for key in keys
         ]
-    summary = result.short_grids()[1]
+    summary = result.short_tables()[1]
     assert summary.rows[1][1] == macro["few"]["all_labels"]["f1"]
     assert summary.rows[1][-1] == macro["many"]["with_gold"]["f1"]
 
@@ -79,9 +80,9 @@ def test_files(result, tmp_path):
         ("two", "A-1"),
         ("two", "combined"),
     ]
-    outcome = result.outcomes[1]
-    assert float(rows[2]["P@3"]) == outcome.score("P@3", "A-1")
-    few = outcome.report["macro"]["A-1"]["5"]["few"]
+    result = result.runs[1]
+    assert float(rows[2]["P@3"]) == result.score("P@3", "A-1")
+    few = result.report["macro"]["A-1"]["5"]["few"]
     assert float(rows[2]["few macro-F@5"]) == few["all_labels"]["f1"]
     assert float(rows[2]["few macro-F@5 (with gold)"]) == few["with_gold"]["f1"]
     document = json.loads((tmp_path / "small.json").read_text(encoding="utf-8"))
@@ -90,22 +91,22 @@ def test_files(result, tmp_path):
 
 
 def test_a_failed_variant_is_in_the_csv(tmp_path):
-    outcomes = [
-        random_outcome("one", "one expert", status="failed", error="x", report={}),
-        random_outcome("two", "two experts", 2, ["D-last", "A-1"]),
+    results = [
+        failed_result("one", "one expert", "x"),
+        random_result("two", "two experts", 2, ["D-last", "A-1"]),
     ]
-    Ablation(TABLE, resolve(TABLE, FAST), small_data(), outcomes).write(tmp_path, plots=False)
+    Ablation(TABLE, resolve(TABLE, FAST), small_splits(), results).write(tmp_path, plots=False)
     rows = list(csv.DictReader((tmp_path / "small.csv").read_text(encoding="utf-8").splitlines()))
     assert (rows[0]["status"], rows[0]["P@1"]) == ("failed", "")
 
 
 def test_experts_have_rows_of_their_own_where_the_table_says_so(tmp_path):
     table = load_table("glocalxml-table4")
-    outcomes = [
-        random_outcome(variant.name, variant.title, seed, ["D-last", "A-1"])
+    results = [
+        random_result(variant.name, variant.title, seed, ["D-last", "A-1"])
         for seed, variant in enumerate(table.variants)
     ]
-    result = Ablation(table, resolve(table, FAST), small_data(), outcomes)
+    result = Ablation(table, resolve(table, FAST), small_splits(), results)
     assert [row[1] for row in result.main().rows] == ["D-last", "A-1", "combined"] * 2
     paths = result.write(tmp_path)
     assert {path.suffix for path in paths} == {".md", ".csv", ".json", ".png", ".svg"}

@@ -17,7 +17,7 @@ def reports():
 
 
 def test_scores_side_by_side_with_their_difference(reports):
-    every, with_gold, sizes = BandComparison(reports, k=5, source="test.jsonl").grids()
+    every, with_gold, sizes = BandComparison(reports, k=5, source="test.jsonl").tables()
     names = [column.name for column in every.columns]
     assert names == ["model", *(f"{b} {x}" for b in ("few", "medium", "many") for x in "PRF")]
     first, second, difference = every.rows
@@ -33,13 +33,13 @@ def test_scores_side_by_side_with_their_difference(reports):
 
 def test_one_series_has_no_difference(reports):
     del reports["second"]
-    (row,) = BandComparison(reports, k=5, source="x").grids()[0].rows
+    (row,) = BandComparison(reports, k=5, source="x").tables()[0].rows
     assert row[0] == "first"
 
 
 def test_a_part_of_a_model(reports):
     parts = {"expert": (reports["first"][0], "A-1")}
-    row = BandComparison(parts, k=3, source="x").grids()[0].rows[0]
+    row = BandComparison(parts, k=3, source="x").tables()[0].rows[0]
     assert row[3] == reports["first"][0].experts["A-1"].macro[3]["few"].all_labels.f1
 
 

@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from glocal.lab.benchmark.benchmark_plot import LETTER, LINE, Point, _log_ticks, scatter
+from glocal.lab.plots import LETTER, LINE, Point, _log_ticks, scatter
 
 LABELS = r'<text class="label" x="([\d.-]+)" y="([\d.-]+)">([^<]*)</text>'
 

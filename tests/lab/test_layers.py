@@ -6,11 +6,11 @@ import pytest
 
 from glocal.data.builtin import load_builtin
 from glocal.errors import ConfigError
+from glocal.lab.experiment.jobs import Conditions, Splits
 from glocal.lab.layers import LayerSweep, layer_table, on_layers
-from glocal.lab.study import Study, StudyData
-from glocal.lab.variant_tables import resolve
-from tests.lab.reports import random_outcome
-from tests.lab.small import small_data
+from glocal.lab.variant_tables import resolve, variant_runner
+from tests.lab.reports import random_result
+from tests.lab.small import small_splits
 from tests.tiny import FAST
 
 DIVERGENCE = {"jsd": 0.2, "bernoulli_jsd": 0.01, "gold_kl": 0.5}
@@ -18,12 +18,12 @@ DIVERGENCE = {"jsd": 0.2, "bernoulli_jsd": 0.01, "gold_kl": 0.5}
 
 def sweep(second_expert, *, missing=(), mean=("mean",)):
     table = layer_table(second_expert=second_expert, overrides=FAST)
-    outcomes = [
-        random_outcome(v.name, v.title, seed, ["D-last", v.name, *mean], divergence=DIVERGENCE)
+    results = [
+        random_result(v.name, v.title, seed, ["D-last", v.name, *mean], divergence=DIVERGENCE)
         for seed, v in enumerate(table.variants)
         if v.name not in missing
     ]
-    return LayerSweep(table, resolve(table, FAST), small_data(), outcomes), outcomes
+    return LayerSweep(table, resolve(table, FAST), small_splits(), results), results
 
 
 def test_variants_are_the_layers_of_the_encoder():
@@ -45,17 +45,17 @@ def test_layers_the_encoder_does_not_have():
 
 
 def test_points_and_table():
-    result, outcomes = sweep(second_expert=False)
+    result, results = sweep(second_expert=False)
     point = result.points[1]
     assert (point.expert, point.layer) == ("A-1", 1)
-    assert point.first == outcomes[1].score("P@5", "D-last")
-    assert point.second == outcomes[1].score("P@5", "A-1")
+    assert point.first == results[1].score("P@5", "D-last")
+    assert point.second == results[1].score("P@5", "A-1")
     assert point.gain == pytest.approx(point.combined / point.first - 1)
-    grid = result.grid()
-    assert [row[0] for row in grid.rows] == ["A-0", "A-1", "A-2"]
-    assert grid.rows[1][3:] == (point.combined, point.mean, point.gain, 0.2, 0.01, 0.5)
-    assert point.mean == outcomes[1].score("P@5", "mean")
-    assert "Numbers are on test" in grid.note
+    (table,) = result.tables()
+    assert [row[0] for row in table.rows] == ["A-0", "A-1", "A-2"]
+    assert table.rows[1][3:] == (point.combined, point.mean, point.gain, 0.2, 0.01, 0.5)
+    assert point.mean == results[1].score("P@5", "mean")
+    assert "Numbers are on test" in table.note
 
 
 @pytest.mark.parametrize("second_expert", [False, True])
@@ -85,8 +85,8 @@ def test_a_sweep_combined_by_the_mean_has_no_second_mean(tmp_path):
 def test_an_expert_that_is_never_right_has_no_gain(tmp_path):
     table = layer_table(overrides=FAST)
     report = {"scores": {name: {"P@5": 0.0} for name in ("combined", "D-last", "A-0")}}
-    outcome = random_outcome("A-0", "A-0", report=report, divergence=DIVERGENCE)
-    result = LayerSweep(table, resolve(table, FAST), small_data(), [outcome])
+    result = random_result("A-0", "A-0", report=report, divergence=DIVERGENCE)
+    result = LayerSweep(table, resolve(table, FAST), small_splits(), [result])
     assert result.points[0].gain is None
     assert result.write(tmp_path)
 
@@ -94,9 +94,10 @@ def test_an_expert_that_is_never_right_has_no_gain(tmp_path):
 def test_sweep_on_the_tiny_corpus(tmp_path):
     table = layer_table(overrides=FAST)
     recipes = resolve(table, [*FAST, "train.epochs=1"])
-    data = small_data()
-    study = Study(table.variants, recipes, data, out=tmp_path, divergence=True, device="cpu")
-    result = LayerSweep(table, recipes, data, study.run())
+    splits = small_splits()
+    conditions = Conditions("cpu", divergence=True)
+    runner = variant_runner(table, recipes, splits, conditions, out=tmp_path)
+    result = LayerSweep(table, recipes, splits, runner.run())
     assert [point.layer for point in result.points] == [0, 1, 2]
     assert all(0 < point.jsd < 0.7 for point in result.points)
     assert all(point.gold_kl > 0 for point in result.points)
@@ -111,7 +112,7 @@ def test_sweep_on_icd10cm_in_a_reduced_setting(tmp_path):
         corpus.take(random.choice(len(corpus), size, replace=False))
         for corpus, size in ((loaded.train, 400), (loaded.test, 100))
     )
-    data = StudyData(train, test=test)
+    splits = Splits(train, test=test)
     overrides = [
         "encoder.max_length=16",
         "encoder.freeze=true",
@@ -126,9 +127,10 @@ def test_sweep_on_icd10cm_in_a_reduced_setting(tmp_path):
     table = layer_table(overrides=overrides)
     assert len(table.variants) == 7
     recipes = resolve(table, overrides)
-    study = Study(table.variants, recipes, data, out=tmp_path, divergence=True, device="cpu")
-    study.run(on_layers(table, [0, 6]))
-    result = LayerSweep(table, recipes, data, study.outcomes())
+    conditions = Conditions("cpu", divergence=True)
+    runner = variant_runner(table, recipes, splits, conditions, out=tmp_path)
+    runner.run(on_layers(table, [0, 6]))
+    result = LayerSweep(table, recipes, splits, runner.results())
     assert [point.layer for point in result.points] == [0, 6]
     frequent = {
         label

@@ -6,17 +6,11 @@ import pytest
 
 from glocal.config import load_recipe
 from glocal.errors import ConfigError
-from glocal.lab.seeds import SeededAblation
-from glocal.lab.variant_tables import (
-    Variant,
-    VariantTable,
-    check_seeds,
-    over_seeds,
-    parse_seeds,
-    resolve,
-)
-from tests.lab.reports import random_outcome
-from tests.lab.small import TABLE, small_data
+from glocal.lab.ablation import Ablation
+from glocal.lab.seeds import check_seeds, over_seeds, parse_seeds
+from glocal.lab.variant_tables import Variant, VariantTable, resolve
+from tests.lab.reports import failed_result, random_result
+from tests.lab.small import TABLE, small_splits
 from tests.tiny import FAST
 
 
@@ -27,10 +21,10 @@ def seeded(*, missing=(), failed=(), without_mean=()):
         experts = ["D-last", "A-1", "mean"] if variant.name.startswith("two") else []
         experts = experts[:2] if variant.name in without_mean else experts
         if variant.name in failed:
-            runs.append(random_outcome(variant.name, "", status="failed", error="x", report={}))
+            runs.append(failed_result(variant.name, "", "x"))
         elif variant.name not in missing:
-            runs.append(random_outcome(variant.name, variant.title, seed, experts))
-    return SeededAblation(TABLE, resolve(table, FAST), small_data(), runs, [0, 4]), runs
+            runs.append(random_result(variant.name, variant.title, seed, experts))
+    return Ablation(TABLE, resolve(table, FAST), small_splits(), runs, seeds=[0, 4]), runs
 
 
 def test_every_variant_once_for_each_seed():
@@ -58,13 +52,13 @@ def test_seeds_are_different_whole_numbers():
 
 def test_a_table_with_seeds_of_its_own():
     table = VariantTable("t", "", "me-xml", (Variant("a", "a", {"train.seed": 1}),))
-    with pytest.raises(ConfigError, match="'a' of 't' has a seed of its own"):
+    with pytest.raises(ConfigError, match=r"'a' of 't' sets train\.seed itself"):
         over_seeds(table, [0])
 
 
 def test_means_and_spread():
     result, runs = seeded()
-    main, spread, few, *_ = result.grids()
+    main, spread, few, *_ = result.tables()
     values = [run.score("P@1") for run in runs[2:]]
     assert [row[0] for row in main.rows] == ["one expert", "two experts"]
     assert main.rows[1][1] == pytest.approx(mean(values))
@@ -78,18 +72,18 @@ def test_means_and_spread():
 
 def test_unfinished_seeds_are_named_and_left_out_of_the_means():
     result, runs = seeded(missing=["one-seed-4", "two-seed-0"], failed=["two-seed-4"])
-    main, *others = result.grids()
+    main, *others = result.tables()
     assert main.rows[0][1] == runs[0].score("P@1")
     assert main.rows[1][1] is None
     assert "two-seed-4 failed: x. Not run yet: one-seed-4, two-seed-0." in main.note
-    assert not any("Standard deviation" in grid.title for grid in others)
+    assert not any("Standard deviation" in table.title for table in others)
 
 
 @pytest.mark.parametrize("older", ["two-seed-0", "two-seed-4"])
 def test_a_part_that_not_all_seeds_have_is_left_out(older):
     result, runs = seeded(without_mean=[older])
-    assert result.outcomes[1].parts == ["D-last", "A-1"]
-    assert result.outcomes[1].score("P@5") == pytest.approx(
+    assert result.done["two"].parts == ["D-last", "A-1"]
+    assert result.done["two"].score("P@5") == pytest.approx(
         mean(run.score("P@5") for run in runs[2:])
     )
 

@@ -1,4 +1,4 @@
-"""`glocal analyze`: sweeps over layers, performance by label frequency, costs of output layers."""
+"""`glocal analyze`: layer sweeps, macro scores by label frequency, costs of output layers."""
 
 from __future__ import annotations
 
@@ -14,35 +14,24 @@ from glocal.cli.options import (
     AsJson,
     BatchSize,
     Device,
-    Override,
     Reading,
-    check_folder,
     reads_files,
     split_models_and_file,
 )
 from glocal.cli.studies import (
-    Dev,
-    Out,
-    Overwrite,
-    Parallel,
     Plots,
-    RecipeName,
-    Reuse,
-    Test,
+    Study,
     Train,
-    check_reuse,
-    finish,
-    read_study_data,
-    run_study,
+    note_files,
+    prepare_plots,
+    read_splits,
+    runs_study,
+    show,
 )
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from glocal.data.corpus import Corpus
     from glocal.predict.evaluation import EvaluationReport
-    from glocal.vocabulary.bands import Bands
 
 __all__ = ["app"]
 
@@ -56,12 +45,10 @@ app.command()(heads)
 
 @app.command()
 @reads_files
+@runs_study
 def layers(
     train: Train,
     *,
-    out: Out,
-    dev: Dev = None,
-    test: Test = None,
     second_expert: Annotated[
         bool,
         typer.Option("--second-expert", help="Sweep D-n and A-n as ME-XML's second expert."),
@@ -69,58 +56,31 @@ def layers(
     only: Annotated[
         str | None, typer.Option("--layers", help="Only these layers, such as 0,1,6.")
     ] = None,
-    recipe: RecipeName = None,
-    override: Override = None,
-    parallel: Parallel = 1,
-    overwrite: Overwrite = False,
-    reuse: Reuse = None,
-    plots: Plots = True,
-    as_json: AsJson = False,
-    batch_size: BatchSize = 64,
-    device: Device = "auto",
+    study: Study,
     reading: Reading,
 ) -> None:
     """Train an expert on each layer of the encoder: scores, gain and divergence by layer.
 
-    By default the local expert beside the global one (GlocalXML Figures 2 to 4). Repeating the
-    command goes on with what is not finished.
+    By default the local expert beside the global one (GlocalXML Figures 2 to 4). Repeat the command
+    to continue with what is not finished.
     """
     wanted = None if only is None else _parse_layers(only)
     from glocal.lab.layers import LayerSweep, layer_table, on_layers
     from glocal.lab.variant_tables import resolve
 
-    if plots:
-        from glocal.lab.plots import check_plots
-
-        check_plots()
-    table = layer_table(second_expert=second_expert, recipe=recipe, overrides=override or ())
+    table = layer_table(second_expert=second_expert, recipe=study.recipe, overrides=study.override)
     chosen = [] if wanted is None else on_layers(table, wanted)
-    recipes = resolve(table, override or ())
-    check_folder(out)
-    check_reuse(reuse or (), overwrite=overwrite)
-    data = read_study_data(train, dev, test, reading)
-
-    from glocal.lab.study import Study
-
-    study = Study(
-        table.variants,
+    recipes = resolve(table, study.override)
+    study.check()
+    splits = read_splits(train, study.dev, study.test, reading)
+    study.run(
+        table,
         recipes,
-        data,
-        out=out / table.name,
+        splits,
+        lambda results: LayerSweep(table, recipes, splits, results),
+        chosen=chosen,
+        folder=study.out / table.name,
         divergence=True,
-        device=device,
-        batch_size=batch_size,
-        reuse=reuse or (),
-    )
-    run_study(
-        study,
-        chosen,
-        lambda outcomes: LayerSweep(table, recipes, data, outcomes),
-        out=out,
-        parallel=parallel,
-        overwrite=overwrite,
-        plots=plots,
-        as_json=as_json,
     )
 
 
@@ -143,7 +103,7 @@ def bands(
     ] = None,
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="Cut-off of the scores.")] = 5,
     experts: Annotated[
-        bool, typer.Option("--experts", help="Also each expert of each model by itself.")
+        bool, typer.Option("--experts", help="Also show each expert of each model.")
     ] = False,
     plots: Plots = True,
     as_json: AsJson = False,
@@ -151,34 +111,28 @@ def bands(
     device: Device = "auto",
     reading: Reading,
 ) -> None:
-    """Macro precision, recall and F1 by label frequency, one or two models side by side."""
+    """Print macro precision, recall and F1 by label frequency, one or two models side by side."""
+    from glocal.predict.predictor import Predictor
     from glocal.vocabulary.bands import Bands
 
     models, file = split_models_and_file(paths, command="analyze bands", most=2)
     if len(set(models)) < len(models):
         raise ConfigError(f"{models[0]} is given twice; give two models, or it alone")
     ranges = Bands() if band_ranges is None else Bands.parse(band_ranges)
-    check_folder(out)
-    if plots and out is not None:
-        from glocal.lab.plots import check_plots
-
-        check_plots()
+    prepare_plots(out, plots=plots)
     corpus = read_file(file, **reading)
-    reports = {
-        path: _evaluate(path, corpus, ranges, k=k, device=device, batch_size=batch_size)
-        for path in models
-    }
+    reports = {}
+    for path in models:
+        predictor = Predictor.load(path, device=device, batch_size=batch_size)
+        with console.progress_bar(f"evaluating {path}") as progress:
+            found = predictor.evaluate(corpus, ks=(k,), bands=ranges, progress=progress)
+        reports[path] = found
     from glocal.lab.band_report import BandComparison
 
     result = BandComparison(_series(reports, experts=experts), k=k, source=file)
     written = [] if out is None else result.write(out, plots=plots)
-    if as_json:
-        console.print_json(result.to_dict())
-    else:
-        for grid in result.grids():
-            console.stdout().print(grid.rich())
-    if written:
-        finish(written, ())
+    show(result.tables(), result.to_dict(), as_json=as_json)
+    note_files(written)
 
 
 def _parse_layers(text: str) -> list[int]:
@@ -188,34 +142,17 @@ def _parse_layers(text: str) -> list[int]:
         raise ConfigError(f"--layers {text}: expected layer numbers, such as 0,1,6") from None
 
 
-def _evaluate(
-    path: Path, corpus: Corpus, ranges: Bands, *, k: int, device: str, batch_size: int
-) -> EvaluationReport:
-    from glocal.predict.predictor import Predictor
-
-    predictor = Predictor.load(path, device=device, batch_size=batch_size)
-    with console.progress_bar(f"evaluating {path}") as progress:
-        return predictor.evaluate(corpus, ks=(k,), bands=ranges, progress=progress)
-
-
 def _series(
     reports: dict[Path, EvaluationReport], *, experts: bool
 ) -> dict[str, tuple[EvaluationReport, str]]:
     """Return the reports by the shortest names that tell the models and their parts apart."""
     from glocal.predict.evaluation import COMBINED
 
-    names = _short_names(list(reports))
-    series = {}
+    last = [path.resolve().name for path in reports]
+    series: dict[str, tuple[EvaluationReport, str]] = {}
     for path, report in reports.items():
-        parts = list(report.experts) if experts else []
-        series[names[path]] = (report, COMBINED)
-        series |= {f"{names[path]} {part}": (report, part) for part in parts}
+        name = path.resolve().name
+        name = name if last.count(name) == 1 else str(path)
+        parts = report.experts if experts else ()
+        series |= {name: (report, COMBINED), **{f"{name} {p}": (report, p) for p in parts}}
     return series
-
-
-def _short_names(paths: Sequence[Path]) -> dict[Path, str]:
-    last = [path.resolve().name for path in paths]
-    return {
-        path: name if last.count(name) == 1 else str(path)
-        for path, name in zip(paths, last, strict=True)
-    }

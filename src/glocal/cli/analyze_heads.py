@@ -1,4 +1,4 @@
-"""`glocal analyze heads`: what a flat and a clustered output layer cost, and should by formula."""
+"""`glocal analyze heads`: costs of flat and clustered output layers, measured and by formula."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import AsJson, check_folder
+from glocal.cli.options import AsJson
+from glocal.cli.studies import Plots, note_files, prepare_plots, show
 from glocal.errors import ConfigError
 
 __all__ = ["heads"]
@@ -24,27 +25,26 @@ def heads(
     ] = None,
     width: Annotated[int, typer.Option(min=8, help="Width of the document vectors.")] = 384,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts in a step.")] = 32,
-    q: Annotated[float, typer.Option(min=1.0, help="By which tails narrow.")] = 2.0,
-    repeats: Annotated[int, typer.Option(min=1, help="Measurements of each, for a median.")] = 5,
+    q: Annotated[float, typer.Option(min=1.0, help="Factor by which each tail narrows.")] = 2.0,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Measurements per layer; the median is shown.")
+    ] = 5,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for tables and plots.")
     ] = None,
-    plots: Annotated[bool, typer.Option(help="Draw plots beside the tables.")] = True,
+    plots: Plots = True,
     as_json: AsJson = False,
     device: Annotated[str, typer.Option(help="Where to compute: cpu or cuda.")] = "cpu",
 ) -> None:
-    """Parameters, time and memory of flat and clustered output layers, measured and by formula.
+    """Measure parameters, time and memory of flat and clustered output layers.
 
-    Labels and texts are made up, so no data is needed; 670K labels take about 8 GB of memory.
+    The paper's formulas stand beside the measurements. Labels and texts are synthetic, so no data
+    is needed; 670K labels take about 8 GB of memory.
     """
     from glocal.lab.heads import LABEL_COUNTS, measure_heads
 
     counts = LABEL_COUNTS if labels is None else _parse_counts(labels)
-    check_folder(out)
-    if plots and out is not None:
-        from glocal.lab.plots import check_plots
-
-        check_plots()
+    prepare_plots(out, plots=plots)
     with console.progress_bar("measuring", unit="layers") as progress:
         result = measure_heads(
             counts,
@@ -56,13 +56,8 @@ def heads(
             progress=progress,
         )
     written = [] if out is None else result.write(out, plots=plots)
-    if as_json:
-        console.print_json(result.to_dict())
-    else:
-        for grid in result.grids():
-            console.stdout().print(grid.rich())
-    if written:
-        console.note("\n".join(["Written:", *(f"  {path}" for path in written)]))
+    show(result.tables(), result.to_dict(), as_json=as_json)
+    note_files(written)
 
 
 def _parse_counts(text: str) -> list[int]:

@@ -1,43 +1,39 @@
-"""`glocal baseline`: what people use today, on the same split and by the same metrics."""
+"""`glocal baseline`: train and measure a method of another library."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glocal.cli import console
 from glocal.cli.options import AsJson, Reading, check_folder, reads_files
-from glocal.cli.studies import read_study_data
+from glocal.cli.studies import job_view, read_splits, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from glocal.lab.baselines.baseline_registry import BaselineSpec
-    from glocal.lab.benchmark.benchmark import BenchmarkView
-    from glocal.lab.benchmark.benchmark_rows import Contender, Row
-    from glocal.metrics.bootstrap import BootstrapResult
 
-__all__ = ["Seed", "Threads", "app", "benchmark_view"]
+__all__ = ["Seed", "Threads", "app"]
 
 app = typer.Typer()
 
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, help="Threads each may use.", show_default="the cores there are"),
+    typer.Option(min=1, help="Threads each may use.", show_default="all cores"),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of everything random in a baseline.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed of the baselines.")]
 
 
 @app.command()
 @reads_files
 def baseline(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Which one; without it they are listed.")
+        str | None,
+        typer.Argument(metavar="NAME", help="Name of the baseline; without it they are listed."),
     ] = None,
     train: Annotated[
         str | None, typer.Argument(metavar="TRAIN", help="Training texts with labels.")
@@ -47,10 +43,10 @@ def baseline(
     ] = None,
     *,
     dev: Annotated[
-        str | None, typer.Option(help="Texts to predict besides, such as to choose weights on.")
+        str | None, typer.Option(help="Further texts to predict, such as to choose weights on.")
     ] = None,
     matched: Annotated[
-        bool, typer.Option("--matched", help="The matched setting instead of the default.")
+        bool, typer.Option("--matched", help="Use the matched setting, not the default.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to keep predictions and results in.")
@@ -74,36 +70,42 @@ def baseline(
         _list(as_json=as_json)
         return
     from glocal.errors import ConfigError
-    from glocal.lab.benchmark.benchmark import Conditions, measure_alone, usable_cores
-    from glocal.lab.benchmark.benchmark_documents import load_comparable
-    from glocal.lab.benchmark.benchmark_rows import baseline_contender
+    from glocal.lab.benchmark_page import comparison_table, cost_table, quality_tables
+    from glocal.lab.experiment.child_process import usable_cores
+    from glocal.lab.experiment.document_scores import compare_folders, load_comparable
+    from glocal.lab.experiment.jobs import Conditions, Job
+    from glocal.lab.experiment.methods import baseline_method
+    from glocal.lab.experiment.runner import Runner
 
-    contender = baseline_contender(name, matched=matched, seed=seed)
+    method = baseline_method(name, matched=matched, seed=seed)
     if train is None or test is None:
         raise ConfigError(f"`glocal baseline {name}` needs two files: TRAIN and TEST")
     check_folder(out)
-    data = read_study_data(train, dev, test, reading)
+    splits = read_splits(train, dev, test, reading)
     if against is not None:  # before the work, rather than after it
-        load_comparable(against, data.measuring_hash)
-    conditions = Conditions(threads or usable_cores())
+        load_comparable(against, splits.measuring_hash)
+    conditions = Conditions(threads=threads or usable_cores(), timed=True)
     with _folder(out) as folder:
-        row = measure_alone(contender, data, conditions, folder=folder, view=benchmark_view())
-        if not row.is_done:
+        runner = Runner([Job.make(method, splits, conditions, folder)], out=folder)
+        (row,) = runner.run(children=1, overwrite=True, view=job_view())
+        if row.has_failed:
             log = f"Its log is {folder / 'log.txt'}." if out else "With --out its log is kept."
             console.error(f"{name} failed: {row.error}\n{log}")
             raise typer.Exit(1)
-        comparison = None if against is None else _compare(folder, against)
-    if as_json:
-        console.print_json(_as_dict(row, comparison))
-        return
-    _show(row, comparison, against)
+        compared = {} if against is None else compare_folders(folder, against)
+    document = row.to_dict()
+    tables = quality_tables([row])
+    if against is not None:
+        document["comparison"] = {metric: found.to_dict() for metric, found in compared.items()}
+        tables.append(comparison_table(compared.items(), f"{row.title} minus {against}"))
+    show([*tables, cost_table([row])], document, as_json=as_json)
     if out is not None:
         console.note(f"Predictions and results are in {out}.")
 
 
 @contextlib.contextmanager
 def _folder(out: Path | None) -> Iterator[Path]:
-    """The user's folder, or one that goes when the work is done."""
+    """Yield the user's folder, or a temporary one."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         yield out
@@ -112,109 +114,29 @@ def _folder(out: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _compare(folder: Path, against: Path) -> dict[str, BootstrapResult]:
-    from glocal.lab.benchmark.benchmark_documents import compare_folders
-
-    return compare_folders(folder, against)
-
-
-def _as_dict(row: Row, comparison: dict[str, BootstrapResult] | None) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    found = asdict(row)
-    if comparison is not None:
-        found["comparison"] = {name: result.to_dict() for name, result in comparison.items()}
-    return found
-
-
-# --- what the user sees ----------------------------------------------------------------------
-
-
 def _list(*, as_json: bool) -> None:
     from glocal.lab.baselines.baseline_registry import BASELINES, PIP
+    from glocal.table import Table, columns
 
+    table = Table("", columns("text", "baseline", "library", "installed", "about"))
+    document = []
+    for name, spec in BASELINES.items():
+        table.rows.append((name, spec.package, spec.version or "no", spec.about))
+        document.append(
+            {
+                "name": name,
+                "title": spec.title,
+                "about": spec.about,
+                "library": spec.package,
+                "version": spec.version or None,
+                "install": None if spec.version else PIP,
+                "default": dict(spec.default),
+                "matched": dict(spec.matched),
+            }
+        )
+    show([table], document, as_json=as_json)
     if as_json:
-        console.print_json([_spec_dict(spec) for spec in BASELINES.values()])
         return
-    from rich.table import Table
-
-    table = Table("baseline", "library", "installed", "about", box=None, pad_edge=False)
-    for spec in BASELINES.values():
-        table.add_row(spec.name, spec.package, spec.version or "no", spec.about)
-    console.stdout().print(table)
     if not all(spec.version for spec in BASELINES.values()):
         console.note(f"For those not installed: {PIP}")
     console.note("`glocal baseline NAME TRAIN TEST` trains and measures one.")
-
-
-def _spec_dict(spec: BaselineSpec) -> dict[str, Any]:
-    from glocal.lab.baselines.baseline_registry import PIP
-
-    return {
-        "name": spec.name,
-        "title": spec.title,
-        "about": spec.about,
-        "library": spec.package,
-        "version": spec.version or None,
-        "install": None if spec.version else PIP,
-        "default": dict(spec.default),
-        "matched": dict(spec.matched),
-    }
-
-
-def _show(row: Row, comparison: dict[str, BootstrapResult] | None, against: Path | None) -> None:
-    from glocal.lab.benchmark.benchmark_page import comparison_grid, cost_grid, row_grids
-
-    grids = row_grids([row])
-    if comparison is not None:
-        grids.append(comparison_grid(comparison, f"{row.contender.title} minus {against}"))
-    for grid in [*grids, cost_grid([row])]:
-        console.stdout().print(grid.rich())
-
-
-def benchmark_view() -> BenchmarkView:
-    """Shows which row is at work, for how long, and what came out."""
-    from glocal.cli.training_progress import format_scores, format_seconds
-    from glocal.lab.benchmark.benchmark import BenchmarkView
-
-    class View(BenchmarkView):
-        """On stderr, like all progress: a line that changes on a terminal, a line now and then."""
-
-        def __init__(self) -> None:
-            self.title, self.last = "", 0.0
-            self.status: Any = None
-
-        def on_row(self, number: int, total: int, contender: Contender) -> contextlib.ExitStack:
-            """Which of how many."""
-            self.title, self.last = contender.title, time.monotonic()
-            count = f"[{number}/{total}] " if total > 1 else ""
-            console.note(f"{count}{contender.title} ({contender.library})")
-            stack = contextlib.ExitStack()
-            if console.stderr().is_terminal and not console.settings.quiet:
-                self.status = stack.enter_context(console.stderr().status("starting"))
-            else:
-                self.status = None
-            return stack
-
-        def on_tick(self, stage: str, seconds: float, percent: float | None) -> None:
-            """How far it is."""
-            share = "" if percent is None else f" {percent:.0f} %"
-            text = f"{self.title}: {stage}{share}, {format_seconds(seconds)}"
-            if self.status is not None:
-                self.status.update(text)
-            elif time.monotonic() - self.last >= console.PLAIN_SECONDS:
-                self.last = time.monotonic()
-                console.note(text)
-
-        def on_result(self, row: Row, *, kept: bool) -> None:
-            """Its scores, or why it has none."""
-            title = row.contender.title
-            if not row.is_done:
-                console.warn(f"{title} failed: {row.error}")
-                return
-            scores = {name: row.score(name) or 0.0 for name in ("P@1", "P@3", "P@5", "nDCG@5")}
-            trained = format_seconds(row.cost["train_seconds"])
-            done = "done before" if kept else f"trained in {trained}"
-            console.note(f"{title}: {done}: {format_scores(scores)}")
-
-    return View()

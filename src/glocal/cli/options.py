@@ -27,6 +27,7 @@ __all__ = [
     "RecipeArgument",
     "RecipeName",
     "TopK",
+    "adds_options",
     "check_folder",
     "choose_k",
     "given_text",
@@ -119,21 +120,35 @@ def _reading(
     return locals()
 
 
-def reads_files(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of how files are read to a command; it gets them as `reading`."""
-    own = inspect.signature(command, eval_str=True)
-    options = inspect.signature(_reading, eval_str=True).parameters
+def adds_options(
+    collect: Callable[..., Any], argument: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command the options of another function.
 
-    @functools.wraps(command)
-    def run(**arguments: Any) -> None:
-        reading = _reading(**{name: arguments.pop(name) for name in options})
-        command(**arguments, reading=reading)
+    Args:
+        collect: A function whose keyword arguments are the options.
+        argument: The command's argument that receives what `collect` makes of them.
+    """
+    options = inspect.signature(collect, eval_str=True).parameters
 
-    kept = [parameter for parameter in own.parameters.values() if parameter.name != "reading"]
-    parameters = [*kept, *options.values()]
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True)
+
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            collected = collect(**{name: arguments.pop(name) for name in options})
+            command(**arguments, **{argument: collected})
+
+        kept = [p for p in own.parameters.values() if p.name != argument]
+        parameters = [*kept, *options.values()]
+        run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+reads_files = adds_options(_reading, "reading")
 
 
 def check_folder(out: Path | None) -> None:

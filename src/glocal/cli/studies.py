@@ -1,97 +1,179 @@
-"""What the commands share that train several models on one data set: options, texts, progress."""
+"""Options, texts and progress of the commands that train several models on one data set."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file
+from glocal.cli.options import AsJson, BatchSize, Device, Override, adds_options, check_folder
+from glocal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from glocal.lab.grid import Grid
-    from glocal.lab.study import Outcome, Study, StudyData, StudyView
-    from glocal.train.listener import TrainListener
+    from glocal.config import Recipe
+    from glocal.lab.experiment.jobs import Result, Splits
+    from glocal.lab.experiment.runner import RunView
+    from glocal.lab.output import Analysis
+    from glocal.lab.variant_tables import VariantTable
+    from glocal.table import Table
 
-__all__ = ["check_reuse", "finish", "read_study_data", "run_study"]
+__all__ = [
+    "Plots",
+    "Study",
+    "Train",
+    "fail_if_any",
+    "job_view",
+    "note_files",
+    "prepare_plots",
+    "read_splits",
+    "runs_study",
+    "show",
+]
 
 Train = Annotated[str, typer.Argument(metavar="TRAIN", help="Training texts with labels.")]
-Dev = Annotated[str | None, typer.Option(help="Texts to choose each variant's best weights on.")]
-Test = Annotated[
-    str | None, typer.Option(help="Texts to measure on; without them --dev is measured on.")
-]
-Out = Annotated[
-    Path, typer.Option("--out", "-o", help="Folder for models, results, tables and plots.")
-]
-RecipeName = Annotated[
-    str | None, typer.Option("--recipe", "-r", help="Another recipe to start from.")
-]
-Parallel = Annotated[
-    int, typer.Option(min=1, help="Variants trained side by side, where memory allows.")
-]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Train anew what was done before at --out.")
-]
-Reuse = Annotated[
-    list[Path] | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="The --out of another study: what it finished with the same settings and texts is "
-        "taken over; may be repeated.",
-    ),
-]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Whether to draw plots.")]
 
 
-class StudyResult(Protocol):
-    """What came out of a study, to be shown and written."""
+@dataclass(frozen=True)
+class Study:
+    """The options that all studies share; see `_study`."""
 
-    def short_grids(self) -> Sequence[Grid]:
-        """What fits a terminal."""
+    out: Path
+    dev: str | None
+    test: str | None
+    recipe: str | None
+    override: Sequence[str]
+    parallel: int
+    overwrite: bool
+    reuse: Sequence[Path]
+    plots: bool
+    as_json: bool
+    batch_size: int
+    device: str
 
-    def write(self, out: Path, *, plots: bool = True) -> list[Path]:
-        """Write tables and plots into a folder; gives their paths."""
+    def check(self) -> None:
+        """Check the options, before texts are read."""
+        from glocal.lab.experiment.runner import finished_in
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        prepare_plots(self.out, plots=self.plots)
+        if self.reuse and self.overwrite:
+            raise ConfigError("--overwrite trains again, --reuse does not train; give one of them")
+        finished_in(self.reuse)
+
+    def run(
+        self,
+        table: VariantTable,
+        recipes: dict[str, Recipe],
+        splits: Splits,
+        analyse: Callable[[Sequence[Result]], Analysis],
+        *,
+        chosen: Sequence[str],
+        folder: Path,
+        divergence: bool = False,
+    ) -> None:
+        """Train and measure what is not finished; show and write everything that is.
+
+        Args:
+            table: The variants.
+            recipes: Recipe of each variant.
+            splits: The texts.
+            analyse: Makes an analysis of the results there are.
+            chosen: Names of the variants to train; all when empty.
+            folder: Where models and results go.
+            divergence: Also measure how much the two experts of a model differ.
+        """
+        from glocal.lab.experiment.jobs import Conditions
+        from glocal.lab.variant_tables import variant_runner
+
+        conditions = Conditions(self.device, self.batch_size, divergence=divergence)
+        runner = variant_runner(table, recipes, splits, conditions, out=folder, reuse=self.reuse)
+        children = self.parallel if self.parallel > 1 else 0
+        try:
+            runner.run(chosen, children=children, overwrite=self.overwrite, view=job_view())
+        finally:
+            # Whatever happens to the rest, tables and plots show what is finished.
+            results = runner.results()
+            analysis = analyse(results)
+            paths = analysis.write(self.out, plots=self.plots) if results else []
+        show(analysis.short_tables(), analysis.to_dict(), as_json=self.as_json)
+        note_files(paths)
+        fail_if_any([r for r in results if not chosen or r.name in chosen], "variants")
 
 
-def check_reuse(folders: Sequence[Path], *, overwrite: bool) -> None:
-    """Refuse folders without results, before texts are read, and what `--overwrite` contradicts."""
-    from glocal.errors import ConfigError
-    from glocal.lab.reuse import finished_elsewhere
+def _study(
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for models, results, tables and plots.")
+    ],
+    dev: Annotated[
+        str | None, typer.Option(help="Texts to choose each variant's best weights on.")
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="Texts to measure on [default: the dev texts]")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", "-r", help="Another recipe to start from.")
+    ] = None,
+    override: Override = None,
+    parallel: Annotated[int, typer.Option(min=1, help="Variants trained at the same time.")] = 1,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Train again what was done before at --out.")
+    ] = False,
+    reuse: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Copy results of the same settings and texts from the --out of another study; "
+            "may be repeated.",
+        ),
+    ] = None,
+    plots: Plots = True,
+    as_json: AsJson = False,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+) -> Study:
+    """Collect the options that all studies share."""
+    options = dict(locals())
+    return Study(**{**options, "override": override or (), "reuse": reuse or ()})
 
-    if folders and overwrite:
-        raise ConfigError("--overwrite trains anew, --reuse does not train; give one of them")
-    finished_elsewhere(folders)
+
+runs_study = adds_options(_study, "study")
 
 
-def read_study_data(
+def prepare_plots(out: Path | None, *, plots: bool) -> None:
+    """Check that results and plots can be written, before any work is done."""
+    check_folder(out)
+    if plots and out is not None:
+        from glocal.lab.plots import check_plots
+
+        check_plots()
+
+
+def read_splits(
     train: str,
     dev: str | None,
     test: str | None,
     reading: dict[str, Any],
     *,
     labels: str | None = None,
-) -> StudyData:
-    """The texts of a study, and the names and parents of their labels."""
-    from glocal.data.label_table import read_label_table
-    from glocal.errors import ConfigError, DataError
-    from glocal.lab.study import StudyData
+) -> Splits:
+    """Read the texts of a study."""
+    from glocal.lab.experiment.jobs import Splits
 
     if dev is None and test is None:  # before anything is read
-        raise ConfigError("there is nothing to measure on: give --test, --dev or both")
-    data = StudyData(
+        raise ConfigError("nothing to measure on: give --test, --dev or both")
+    splits = Splits(
         read_file(train, require_labels=True, **reading),
         dev=read_file(dev, **reading) if dev else None,
         test=read_file(test, **reading) if test else None,
-        label_table=read_label_table(labels) if labels else None,
+        labels=labels,
     )
-    measured = data.measured
+    measured = splits.measured
     starts = range(0, len(measured), 4096)  # most often the first text has labels
     if not any(any(measured.labels(start, start + 4096)) for start in starts):
         raise DataError(
@@ -99,86 +181,37 @@ def read_study_data(
             "check its labels column",
             path=measured.source,
         )
-    return data
+    return splits
 
 
-def _view() -> StudyView:
-    """Shows which variant is at work, its training, and what came out."""
-    from glocal.cli.training_progress import TrainingProgress, format_scores
-    from glocal.lab.study import DONE, StudyView
-
-    class View(StudyView):
-        """On stderr, like all progress."""
-
-        def on_variant(self, number: int, total: int, title: str) -> None:
-            """Which of how many."""
-            console.note(f"[{number}/{total}] {title}")
-
-        def on_outcome(self, outcome: Outcome, *, skipped: bool) -> None:
-            """Its scores, or why it has none."""
-            if outcome.status != DONE:
-                console.warn(f"{outcome.name} failed: {outcome.error}")
-                return
-            scores = {name: outcome.score(name) or 0.0 for name in ("P@1", "P@3", "P@5")}
-            done = "done before" if skipped else outcome.split
-            console.note(f"{outcome.title}: {done}: {format_scores(scores)}")
-
-        def on_taken_over(self, number: int, total: int) -> None:
-            """How many need no training here."""
-            console.note(f"{number} of {total} variants taken over from other studies")
-
-        def training(self) -> contextlib.AbstractContextManager[TrainListener]:
-            """A progress bar."""
-            return TrainingProgress()
-
-    return View()
-
-
-def run_study(
-    study: Study,
-    chosen: Sequence[str],
-    result_of: Callable[[Sequence[Outcome]], StudyResult],
-    *,
-    out: Path,
-    parallel: int,
-    overwrite: bool,
-    plots: bool,
-    as_json: bool,
-) -> None:
-    """Train and measure what is not finished, show and write what is.
-
-    Args:
-        study: The variants.
-        chosen: Names of those to train; none: all.
-        result_of: Makes a result of the outcomes known.
-        out: The folder for tables and plots.
-        parallel: Variants trained side by side.
-        overwrite: Whether to train anew.
-        plots: Whether to draw plots.
-        as_json: Print JSON instead of tables.
-    """
-    try:
-        study.run(chosen, parallel=parallel, overwrite=overwrite, view=_view())
-    finally:
-        # Whatever happens to the rest, tables and plots show what is finished.
-        outcomes = study.outcomes()
-        result = result_of(outcomes)
-        paths = result.write(out, plots=plots) if outcomes else []
+def show(tables: Sequence[Table], document: Any, *, as_json: bool) -> None:
+    """Print tables, or the document as JSON."""
     if as_json:
-        console.print_json(result.to_dict())
-    else:
-        for grid in result.short_grids():
-            console.stdout().print(grid.rich())
-    finish(paths, [outcome for outcome in outcomes if not chosen or outcome.name in chosen])
+        console.print_json(document)
+        return
+    for table in tables:
+        console.stdout().print(table.rich())
 
 
-def finish(paths: Sequence[Path], outcomes: Sequence[Outcome]) -> None:
-    """Say where the files are; the exit status is 1 when a variant failed."""
-    console.note("\n".join(["Written:", *(f"  {path}" for path in paths)]))
-    failed = [outcome.name for outcome in outcomes if outcome.status == "failed"]
+def note_files(paths: Sequence[Path]) -> None:
+    """Say which files were written."""
+    if paths:
+        console.note("\n".join(["Written:", *(f"  {path}" for path in paths)]))
+
+
+def fail_if_any(results: Sequence[Result], what: str) -> None:
+    """Exit with status 1 if a job failed."""
+    failed = [result.name for result in results if result.has_failed]
     if failed:
         console.error(
-            f"{len(failed)} of {len(outcomes)} variants failed: {', '.join(failed)}\n"
-            "What is finished is kept; repeat the command to try the rest again."
+            f"{len(failed)} of {len(results)} {what} failed: {', '.join(failed)}\n"
+            "Finished results are kept; repeat the command to try the rest again."
         )
         raise typer.Exit(1)
+
+
+def job_view() -> RunView:
+    """Return a view that shows which job runs, its progress, and its scores."""
+    from glocal.cli.job_progress import JobView
+
+    return JobView()

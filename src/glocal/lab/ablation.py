@@ -1,248 +1,243 @@
-"""A table of variants, measured: `glocal ablate`.
+"""Ablations: the variants of a table, measured (`glocal ablate`).
 
-The main table has a row for each variant (or for each of its experts and their combination), two
-more have macro scores by label frequency (ME-XML Table 3). Where weights learnt on dev combine the
-experts, one more has the mean of their probabilities, which the papers report; published numbers
-stand apart with their source, as they are of other data.
+The main table has a row for each variant, or for each of its experts and their combination; two
+more have macro scores by label frequency (ME-XML Table 3). Where weights learned on dev combine the
+experts, another table has the mean of their probabilities, which the papers report. Published
+numbers have a table of their own with their source, since they were measured on other data.
+
+Trained from several seeds, every variant shows the mean of its finished seeds, and one more table
+their standard deviation; the CSV and JSON files have every run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from glocal.config import Recipe
-from glocal.lab.grid import Cell, Column, Grid
-from glocal.lab.output import budget, write_analysis
+from glocal.lab.experiment.jobs import Result, Splits
+from glocal.lab.output import Analysis
 from glocal.lab.plots import Panel, dot_plot
-from glocal.lab.study import DONE, FAILED, Outcome, StudyData
+from glocal.lab.score_tables import (
+    GROUPS,
+    MACRO,
+    K,
+    Macro,
+    band_names,
+    band_table,
+    band_values,
+    macro_of,
+    percent,
+    score_table,
+    shared_settings,
+)
+from glocal.lab.seeds import merge_runs, seeded_name
 from glocal.lab.variant_tables import VariantTable
 from glocal.predict.evaluation import COMBINED, MEAN
+from glocal.table import Table, columns
 
-__all__ = ["SHOWN", "Ablation"]
+__all__ = ["Ablation"]
 
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
 _PLOTTED = _PUBLISHED = ("P@1", "P@3", "P@5")
-_K = "5"  # of macro scores
-_MACRO = {"P": "precision", "R": "recall", "F": "f1"}
-_GROUPS = {"all_labels": "over all labels of a band", "with_gold": "over labels with gold"}
 
 
-class Ablation:
-    """The outcomes of a table's variants as tables, files and a plot.
+class Ablation(Analysis):
+    """The results of a table's variants.
 
     Args:
-        table: What was asked.
-        recipes: Of each variant.
-        data: The texts.
-        outcomes: What is known, in the table's order.
+        table: The variants.
+        recipes: Recipe of each run.
+        splits: The texts.
+        runs: The results there are.
+        seeds: The seeds every variant was trained from, if several were asked for.
     """
 
     def __init__(
         self,
         table: VariantTable,
         recipes: Mapping[str, Recipe],
-        data: StudyData,
-        outcomes: Sequence[Outcome],
+        splits: Splits,
+        runs: Sequence[Result],
+        *,
+        seeds: Sequence[int] = (),
     ) -> None:
-        self.table, self.data, self.outcomes = table, data, outcomes
-        self.done = [outcome for outcome in outcomes if outcome.status == DONE]
-        self.failed = [outcome for outcome in outcomes if outcome.status == FAILED]
-        self.note = f"{data.describe()} {budget(list(recipes.values()))}"
+        self.table, self.splits, self.runs, self.seeds = table, splits, runs, seeds
+        self.heading = table.title
+        self.stem = f"{table.name}-seeds" if seeds else table.name
+        finished = {run.name: run for run in runs if run.is_done}
+        self.finished = {
+            v.name: [finished[name] for name in self._run_names(v.name) if name in finished]
+            for v in table.variants
+        }
+        self.done = {
+            v.name: merge_runs(found, v.name, v.title) if seeds else found[0]
+            for v in table.variants
+            if (found := self.finished[v.name])
+        }
+        self.note = f"{splits.describe()} {shared_settings(list(recipes.values()))}"
+        if seeds:
+            self.note += f" Means over seeds {', '.join(map(str, seeds))}."
+
+    def _run_names(self, variant: str) -> list[str]:
+        return [seeded_name(variant, seed) for seed in self.seeds] if self.seeds else [variant]
 
     # --- tables -------------------------------------------------------------------------------
 
-    @property
-    def stem(self) -> str:
-        """What its files are called."""
-        return self.table.name
+    def tables(self) -> list[Table]:
+        """Return the tables of the page."""
+        bands = [self._bands(group) for group in GROUPS]
+        return [self.main(), *self._spread(), *bands, *self._means(), *self._published()]
 
-    def grids(self) -> list[Grid]:
-        """Everything there is to show, for a page."""
-        bands = (self.bands(group) for group in _GROUPS)
-        return [self.main(), *bands, *self._means(), *self._published()]
+    def short_tables(self) -> list[Table]:
+        """Return scores, and macro F by band."""
+        return [self.main(), *self._spread(), self._band_summary()]
 
-    def short_grids(self) -> list[Grid]:
-        """What fits a terminal."""
-        return [self.main(), self._band_summary()]
-
-    def main(self) -> Grid:
-        """The scores; what failed or was not run is a row without them."""
-        grid = Grid(
-            f"{self.table.title} ({self.data.split})",
-            [*self._columns(SHOWN), Column("train s", "number")],
+    def main(self) -> Table:
+        """Return the scores; a variant that failed or was not run has an empty row."""
+        table = Table(
+            f"{self.table.title} ({self.splits.split})",
+            [*self._columns(SHOWN), *columns("number", "train s")],
             note=" ".join([self.note, *self._missing()]),
         )
-        found = {outcome.name: outcome for outcome in self.outcomes}
         for variant in self.table.variants:
-            outcome = found.get(variant.name)
-            for part in self._parts(outcome):
-                scores = [outcome.score(n, part) if outcome else None for n in SHOWN]
-                seconds = outcome.seconds if outcome and outcome.status == DONE else None
-                label = [part] if self.table.parts else []
-                grid.rows.append((variant.title, *label, *scores, seconds))
-        return grid
+            result = self.done.get(variant.name)
+            for part in self._parts(result):
+                scores = [result.score(name, part) if result else None for name in SHOWN]
+                seconds = result.cost["train_seconds"] if result else None
+                table.rows.append((variant.title, *self._label(part), *scores, seconds))
+        return table
 
-    def _columns(self, metrics: Sequence[str]) -> list[Column]:
-        parts = [Column("part", "text")] if self.table.parts else []
-        return [Column("variant", "text"), *parts, *map(Column, metrics)]
+    def _columns(self, metrics: Sequence[str]) -> list[Any]:
+        return [*columns("text", "variant", *self._label("part")), *columns("share", *metrics)]
 
-    def _parts(self, outcome: Outcome | None) -> list[str]:
-        experts = outcome.parts if outcome is not None and self.table.parts else []
-        return [*experts, COMBINED]
+    def _label(self, part: str) -> list[str]:
+        """Return the cell that names a part, in tables that have a row for each."""
+        return [part] if self.table.parts else []
+
+    def _parts(self, result: Result | None) -> list[str]:
+        return [*(result.parts if result and self.table.parts else []), COMBINED]
 
     def _missing(self) -> Iterator[str]:
-        known = {outcome.name for outcome in self.done + self.failed}
-        absent = [v.name for v in self.table.variants if v.name not in known]
-        yield from self._failures()
+        ended = {run.name for run in self.runs if run.is_done or run.has_failed}
+        expected = [name for v in self.table.variants for name in self._run_names(v.name)]
+        absent = [name for name in expected if name not in ended]
+        yield from (f"{run.name} failed: {run.error}." for run in self.runs if run.has_failed)
         if absent:
             yield f"Not run yet: {', '.join(absent)}."
 
-    def _failures(self) -> Iterator[str]:
-        for outcome in self.failed:
-            yield f"{outcome.name} failed: {outcome.error}."
+    def _spread(self) -> Iterator[Table]:
+        several = [v for v in self.table.variants if len(self.finished[v.name]) > 1]
+        if not several:
+            return
+        title = f"Standard deviation over the seeds ({self.splits.split})"
+        table = Table(title, [*self._columns(SHOWN), *columns("count", "seeds")])
+        for variant in several:
+            runs = self.finished[variant.name]
+            spread = merge_runs(runs, variant.name, variant.title, stdev)
+            for part in self._parts(spread):
+                scores = [spread.score(name, part) for name in SHOWN]
+                table.rows.append((variant.title, *self._label(part), *scores, len(runs)))
+        yield table
 
-    def bands(self, group: str) -> Grid:
-        """Macro P, R and F at 5 of every variant's combination by label frequency."""
-        names = self._band_names()
-        grid = Grid(
-            f"Macro P, R and F at {_K} by training frequency, {_GROUPS[group]} ({self.data.split})",
-            [
-                Column("variant", "text"),
-                *(Column(f"{band} {letter}") for band in names for letter in _MACRO),
-            ],
+    def _macros(self) -> list[tuple[str, Macro]]:
+        return [(result.title, macro_of(result)) for result in self.done.values()]
+
+    def _bands(self, group: str) -> Table:
+        title = f"Macro P, R and F at {K} by training frequency, {GROUPS[group]}"
+        return band_table(f"{title} ({self.splits.split})", "variant", self._macros(), group)
+
+    def _band_summary(self) -> Table:
+        """Return macro F of both groups in one table."""
+        title = f"Macro F at {K} by training frequency: all labels of a band; those with gold"
+        first, second = (
+            band_table(title, "variant", self._macros(), group, letters="F") for group in GROUPS
         )
-        for outcome in self.done:
-            grid.rows.append((outcome.title, *self._band_values(outcome, COMBINED, group)))
-        return grid
-
-    def _band_summary(self) -> Grid:
-        names = self._band_names()
-        grid = Grid(
-            f"Macro F at {_K} by training frequency: all labels of a band; those with gold",
-            [Column("variant", "text"), *(Column(name) for _ in _GROUPS for name in names)],
-        )
-        letter = list(_MACRO).index("F")
-        for outcome in self.done:
-            values = [
-                value
-                for group in _GROUPS
-                for value in self._band_values(outcome, COMBINED, group)[letter :: len(_MACRO)]
-            ]
-            grid.rows.append((outcome.title, *values))
-        return grid
-
-    def _band_names(self) -> list[str]:
-        """Bands of the training frequency; what no training text has is in none."""
-        macro = self.done[0].report["macro"][COMBINED][_K] if self.done else {}
-        return [band for band in macro if band not in ("overall", "unseen")]
-
-    def _band_values(self, outcome: Outcome, part: str, group: str) -> list[Cell]:
-        macro = outcome.report["macro"][part][_K]
-        return [macro[band][group][key] for band in self._band_names() for key in _MACRO.values()]
+        rows = [(*a, *b[1:]) for a, b in zip(first.rows, second.rows, strict=True)]
+        return Table(title, [*first.columns, *second.columns[1:]], rows)
 
     def _has_means(self) -> bool:
-        """Whether some variant's experts are weighed, so that their mean is something else."""
-        weighed = [outcome for outcome in self.done if outcome.recipe.get("combine") != "mean"]
-        return any(MEAN in outcome.parts for outcome in weighed)
+        """Whether some variant weighs its experts, so that their mean is something else."""
+        weighed = [r for r in self.done.values() if r.method.settings.get("combine") != "mean"]
+        return any(MEAN in result.parts for result in weighed)
 
-    def _means(self) -> Iterator[Grid]:
-        """By the mean of probabilities, unless that is a row of the main table or the same."""
-        if self.table.parts or not self._has_means():
-            return
-        title = f"By the mean of the experts' probabilities ({self.data.split})"
-        grid = Grid(title, self._columns(SHOWN))
-        for outcome in self.done:
-            part = MEAN if MEAN in outcome.parts else COMBINED  # or its own mean
-            grid.rows.append((outcome.title, *(outcome.score(name, part) for name in SHOWN)))
-        yield grid
+    def _means(self) -> Iterator[Table]:
+        """Return scores of the mean, unless the main table has them already."""
+        if not self.table.parts and self._has_means():
+            title = f"By the mean of the experts' probabilities ({self.splits.split})"
+            rows = [(r, MEAN if MEAN in r.parts else COMBINED) for r in self.done.values()]
+            yield score_table(title, "variant", rows, SHOWN)
 
-    def _published(self) -> Iterator[Grid]:
+    def _published(self) -> Iterator[Table]:
         if not self.table.published:
             return
-        grid = Grid(f"As published: {self.table.published}", self._columns(_PUBLISHED))
+        table = Table(f"As published: {self.table.published}", self._columns(_PUBLISHED))
         for variant in self.table.variants:
             for part, values in variant.published.items():
-                label = [part] if self.table.parts else []
-                grid.rows.append((variant.title, *label, *(v / 100 for v in values)))
-        yield grid
+                scores = (value / 100 for value in values)
+                table.rows.append((variant.title, *self._label(part), *scores))
+        yield table
 
     # --- files --------------------------------------------------------------------------------
 
-    def write(self, out: Path, *, plots: bool = True) -> list[Path]:
-        """Write Markdown, CSV, JSON and plots into a folder; gives their paths."""
-        stem = out / self.stem
-        paths = write_analysis(
-            stem,
-            self.grids(),
-            table=self._csv(),
-            document=self.to_dict(),
-            heading=self.table.title,
-        )
-        if plots and self.done:
-            paths += self._plot(stem)
-        return paths
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
+        """Return plain values for JSON."""
+        known = {run.name: run for run in self.runs} | self.done
+        document: dict[str, Any] = {
             "table": self.table.name,
             "title": self.table.title,
-            "split": self.data.split,
+            "split": self.splits.split,
             "note": self.note,
             "published": self.table.published,
             "variants": [
-                {**asdict(outcome), "published": dict(variant.published)}
+                {**known[variant.name].to_dict(), "published": dict(variant.published)}
                 for variant in self.table.variants
-                for outcome in self.outcomes
-                if outcome.name == variant.name
+                if variant.name in known
             ],
         }
+        if self.seeds:
+            document |= {"seeds": list(self.seeds), "runs": [run.to_dict() for run in self.runs]}
+        return document
 
-    def _csv(self) -> Grid:
-        """One row for each variant and part, with every metric there is."""
-        metrics = list(self.done[0].report["scores"][COMBINED]) if self.done else []
+    def csv_table(self) -> Table:
+        """Return every metric of each run and part."""
+        done = [run for run in self.runs if run.is_done]
+        metrics = list(done[0].report["scores"][COMBINED]) if done else []
+        bands = band_names(macro_of(run) for run in done)
         macro = [
-            f"{band} macro-{letter}@{_K}{' (with gold)' if group == 'with_gold' else ''}"
-            for group in _GROUPS
-            for band in self._band_names()
-            for letter in _MACRO
+            f"{band} macro-{letter}@{K}{' (with gold)' if group == 'with_gold' else ''}"
+            for group in GROUPS
+            for band in bands
+            for letter in MACRO
         ]
         names = ["variant", "title", "status", "split", "part", *metrics, *macro, "train_seconds"]
-        grid = Grid(self.table.title, [Column(name) for name in names])
-        for outcome in self._rows():
-            head = (outcome.name, outcome.title, outcome.status, outcome.split)
-            if outcome.status != DONE:
-                grid.rows.append((*head, *[None] * (len(names) - len(head))))
+        table = Table(self.table.title, columns("number", *names))
+        for run in self.runs:
+            head = (run.name, run.title, run.state, run.split)
+            if not run.is_done:
+                table.rows.append((*head, *[None] * (len(names) - len(head))))
                 continue
-            for part in [*outcome.parts, COMBINED]:
-                scores = [outcome.score(name, part) for name in metrics]
-                bands = [v for g in _GROUPS for v in self._band_values(outcome, part, g)]
-                grid.rows.append((*head, part, *scores, *bands, outcome.seconds))
-        return grid
+            for part in [*run.parts, COMBINED]:
+                scores = [run.score(name, part) for name in metrics]
+                values = [v for g in GROUPS for v in band_values(macro_of(run, part), bands, g)]
+                table.rows.append((*head, part, *scores, *values, run.cost["train_seconds"]))
+        return table
 
-    def _rows(self) -> Sequence[Outcome]:
-        """What has rows in the CSV file."""
-        return self.outcomes
-
-    def _plot(self, stem: Path) -> list[Path]:
-        experts = dict.fromkeys(part for outcome in self.done for part in outcome.parts)
-        beside = list(experts) if self.table.parts else [MEAN] if self._has_means() else []
+    def plot(self, stem: Path) -> list[Path]:
+        """Draw a dot for each part of each variant."""
+        done = list(self.done.values())
+        if not done:
+            return []
+        experts = list(dict.fromkeys(part for result in done for part in result.parts))
+        parts = experts if self.table.parts else [MEAN] if self._has_means() else []
         panels = [
             Panel(
-                f"{metric} ({self.data.split})",
-                {
-                    part: [_percent(o.score(metric, part)) for o in self.done]
-                    for part in [*beside, COMBINED]
-                },
+                f"{metric} ({self.splits.split})",
+                {p: [percent(r.score(metric, p)) for r in done] for p in [*parts, COMBINED]},
             )
             for metric in _PLOTTED
         ]
-        rows = [outcome.title for outcome in self.done]
+        rows = [result.title for result in done]
         return dot_plot(stem, panels, rows=rows, title=self.table.title, note=self.note)
-
-
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100 * value

@@ -1,21 +1,21 @@
-"""How much two experts of a model differ on documents, label chunk by label chunk.
+"""Divergence of the two experts of a model on documents, label chunk by label chunk.
 
 - `jsd`: Jensen-Shannon divergence of the experts' label distributions (GlocalXML Figure 3): their
   sigmoids normalised to sum to 1 over the labels of a document; natural log; mean over documents;
-- `bernoulli_jsd`: the same of each label's own Bernoulli distributions; mean over labels and
+- `bernoulli_jsd`: the same for each label's own Bernoulli distributions; mean over labels and
   documents;
 - `gold_kl`: Σ over a document's gold labels of KL(p_j ‖ p_k), the mean of both orders (ME-XML Eq. 6
   with λ = 1 on gold labels, Figure 2b); mean over the documents that have gold labels.
 
-The normalisation needs the sum over all labels, so chunks are gone through twice and scored anew
-the second time: no (documents, labels) matrix is ever held. Everything is in float64 and in logs.
+The normalisation needs the sum over all labels, so the chunks are scored twice: no (documents,
+labels) matrix is ever held. Everything is computed in float64 and in logs.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ _LN2 = math.log(2.0)
 
 @dataclass(frozen=True)
 class Divergence:
-    """Means over documents."""
+    """Divergences of two experts, means over documents."""
 
     jsd: float
     bernoulli_jsd: float
@@ -48,19 +48,15 @@ class Divergence:
     documents: int
     documents_with_gold: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
 
 def log_jsd(first: Tensor, second: Tensor) -> Tensor:
-    """Terms of the Jensen-Shannon divergence of two distributions, from their log-probabilities."""
+    """Return the terms of the Jensen-Shannon divergence of two distributions, from their logs."""
     middle = torch.logaddexp(first, second) - _LN2
     return 0.5 * (first.exp() * (first - middle) + second.exp() * (second - middle))
 
 
 def bernoulli_jsd(first: Tensor, second: Tensor) -> Tensor:
-    """The Jensen-Shannon divergence of Bernoulli distributions, from logits."""
+    """Return the Jensen-Shannon divergence of Bernoulli distributions, from logits."""
     yes = log_jsd(functional.logsigmoid(first), functional.logsigmoid(second))
     return yes + log_jsd(functional.logsigmoid(-first), functional.logsigmoid(-second))
 
@@ -68,15 +64,15 @@ def bernoulli_jsd(first: Tensor, second: Tensor) -> Tensor:
 def expert_divergence(
     predictor: Predictor, corpus: Corpus, *, progress: Progress | None = None
 ) -> Divergence:
-    """How much the two experts of a model differ on a corpus.
+    """Measure how much the two experts of a model differ on a corpus.
 
     Args:
-        predictor: A model of exactly two experts.
+        predictor: A model with exactly two experts.
         corpus: Documents; their gold labels inside the label space are used for `gold_kl`.
         progress: Called with (done, total).
 
     Raises:
-        ConfigError: When the model does not have two experts.
+        ConfigError: If the model does not have two experts.
     """
     system = predictor.system
     if not isinstance(system, ExpertMixture) or len(system.expert_names) != 2:
@@ -100,7 +96,7 @@ def expert_divergence(
 
 @torch.inference_mode()
 def batch_divergence(system: ExpertMixture, batch: Batch) -> Tensor:
-    """Sums over the documents of a batch: JSD, mean Bernoulli JSD, KL on gold labels."""
+    """Return sums over the documents of a batch: JSD, mean Bernoulli JSD, KL on gold labels."""
     states = system.prepare(batch)
     experts = [(e, states[e.name]) for e in system.experts if isinstance(e, Expert)]
 

@@ -1,6 +1,6 @@
-"""A flat and an APLC output layer at work on made-up documents whose labels follow Zipf's law.
+"""Flat and APLC output layers on synthetic documents whose labels follow Zipf's law.
 
-- a training step is forward, backward and AdamW, on the layer alone: the encoder is left out;
+- a training step is forward, backward and AdamW on the layer alone, without an encoder;
 - gates are set by hand: `closed` for every document, `typical` (open exactly for the tails that
   hold a label of the document) or `open`;
 - peak memory is what the process (or the GPU) held beyond its state before the layer was built.
@@ -36,8 +36,7 @@ __all__ = [
     "PeakMemory",
     "Workload",
     "build_clusters",
-    "clustered_topk",
-    "flat_topk",
+    "head_topk",
     "median_seconds",
     "set_gates",
     "tail_shares",
@@ -51,15 +50,15 @@ _DOCUMENTS = 500_000  # training documents the label counts stand for
 
 @dataclass(frozen=True)
 class Workload:
-    """Documents and their labels.
+    """Synthetic documents and their labels.
 
     Attributes:
         n_labels: Size of the label space; label ids are in the order of frequency.
-        width: Of the document vectors.
-        batch: Documents.
-        per_document: Labels of each.
-        exponent: Of Zipf's law.
-        seed: Of the draw.
+        width: Width of the document vectors.
+        batch: Number of documents.
+        per_document: Labels of each document.
+        exponent: Exponent of Zipf's law.
+        seed: Random seed.
     """
 
     n_labels: int
@@ -70,11 +69,11 @@ class Workload:
     seed: int = 0
 
     def counts(self) -> np.ndarray:
-        """Training documents of each label, (L,)."""
+        """Return the training documents of each label, (L,)."""
         return np.round(self._chances() * self.per_document * _DOCUMENTS).astype(np.int64)
 
     def gold(self, device: torch.device) -> Tensor:
-        """Labels of each document, (B, G), the same label not twice."""
+        """Return different labels for each document, (B, G)."""
         random = np.random.default_rng(self.seed)
         chances = self._chances()
         rows = [
@@ -84,7 +83,7 @@ class Workload:
         return torch.from_numpy(np.array(rows)).to(device)
 
     def documents(self, device: torch.device) -> Tensor:
-        """Vectors between −1 and 1, as a hidden layer with tanh gives them, (B, d)."""
+        """Return vectors between −1 and 1, like those of a tanh layer, (B, d)."""
         torch.manual_seed(self.seed)
         return torch.tanh(torch.randn(self.batch, self.width)).to(device)
 
@@ -95,7 +94,7 @@ class Workload:
 
 
 class FlatHead(nn.Module):
-    """A vector at full width and a bias for each label: what APLC is compared with."""
+    """The layer APLC is compared with: a vector at full width and a bias for each label."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__()
@@ -103,7 +102,7 @@ class FlatHead(nn.Module):
         self.layer = build_clusters(workload, [1.0])
 
     def loss(self, document: Tensor, gold: Tensor, weights: Tensor, *, limit: int) -> Tensor:
-        """BCE over all labels, the mean over documents."""
+        """Return the BCE over all labels, the mean over documents."""
 
         def chunk_loss(chunk: slice, states: Any, rows: Any) -> Tensor:
             logits = functional.linear(states[0], *rows)
@@ -116,7 +115,7 @@ class FlatHead(nn.Module):
 
 
 def build_clusters(workload: Workload, partition: Sequence[float], q: float = 2.0) -> APLC:
-    """An APLC layer over the workload's labels."""
+    """Build an APLC layer over the workload's labels."""
     counts = workload.counts()
     clusters = label_clusters(counts, partition)
     priors = cluster_priors(clusters, counts, _DOCUMENTS)
@@ -124,7 +123,7 @@ def build_clusters(workload: Workload, partition: Sequence[float], q: float = 2.
 
 
 def tail_shares(clusters: Clusters, gold: Tensor) -> list[float]:
-    """The share of documents with a label in each tail: p_i of Eq. 11, for one document."""
+    """Return the share of documents with a label in each tail: p_i of Eq. 11, for one document."""
     found = clusters.cluster_of[gold.cpu().numpy()]  # (B, G)
     return [float((found == tail).any(1).mean()) for tail in range(1, clusters.n_tails + 1)]
 
@@ -132,7 +131,7 @@ def tail_shares(clusters: Clusters, gold: Tensor) -> list[float]:
 def training_step(
     head: FlatHead | APLC, workload: Workload, device: torch.device
 ) -> Callable[[], None]:
-    """A function that does one optimizer step on the same batch."""
+    """Return a function that does one optimizer step on the same batch."""
     document, gold = workload.documents(device), workload.gold(device)
     weights = torch.full((workload.batch,), 1.0 / workload.batch, device=device)
     optimizer = torch.optim.AdamW(head.parameters(), lr=1e-4, fused=True)
@@ -150,7 +149,7 @@ def training_step(
 
 @torch.no_grad()
 def set_gates(head: APLC, document: Tensor, gold: Tensor, how: str) -> Tensor:
-    """Documents whose gates are `closed`, `typical` or `open`: coordinate t is gate t's logit."""
+    """Set the gates and return documents that open them; coordinate t is gate t's logit."""
     present = head.present(head.rank_gold(gold))
     gates = {"closed": present & False, "typical": present, "open": present | True}[how]
     head.gates.weight.zero_()
@@ -163,19 +162,14 @@ def set_gates(head: APLC, document: Tensor, gold: Tensor, how: str) -> Tensor:
 
 
 @torch.no_grad()
-def flat_topk(head: FlatHead, document: Tensor, k: int) -> TopK:
-    """The best k labels of a flat layer."""
-    return aplc_topk(head.layer, document, k)
-
-
-@torch.no_grad()
-def clustered_topk(head: APLC, document: Tensor, k: int, *, prune: bool = True) -> TopK:
-    """The best k labels of an APLC layer."""
-    return aplc_topk(head, document, k, prune=prune)
+def head_topk(head: FlatHead | APLC, document: Tensor, k: int, *, prune: bool = True) -> TopK:
+    """Return the best k labels by a layer."""
+    layer = head.layer if isinstance(head, FlatHead) else head
+    return aplc_topk(layer, document, k, prune=prune)
 
 
 def timed(*functions: Callable[[], Any], repeats: int, device: torch.device) -> list[list[float]]:
-    """Seconds of each call, the functions in turn so that none has the machine to itself."""
+    """Return the seconds of each call; functions take turns, for equal conditions."""
     wait = torch.cuda.synchronize if device.type == "cuda" else _nothing
     for function in functions:
         function()
@@ -191,16 +185,16 @@ def timed(*functions: Callable[[], Any], repeats: int, device: torch.device) -> 
 
 
 def median_seconds(function: Callable[[], Any], *, repeats: int, device: torch.device) -> float:
-    """The median time of a call after one to warm up."""
+    """Return the median time of a call, after one to warm up."""
     return statistics.median(timed(function, repeats=repeats, device=device)[0])
 
 
 def _nothing() -> None:
-    """A CPU has nothing to wait for."""
+    """Do nothing: on a CPU there is nothing to wait for."""
 
 
 class PeakMemory:
-    """Bytes held at most beyond those held at the start; None where it cannot be known."""
+    """Most bytes held beyond those held at the start; None where the system does not say."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -208,7 +202,7 @@ class PeakMemory:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """While the block runs."""
+        """Watch while the block runs."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             before = torch.cuda.memory_allocated(self.device)
@@ -239,7 +233,7 @@ class PeakMemory:
 
 
 def _give_back_freed_memory() -> None:
-    """What was freed but kept by the C library would be taken anew unnoticed."""
+    """Return freed memory to the system, as reusing it would not show in the peak."""
     import ctypes
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
@@ -248,7 +242,7 @@ def _give_back_freed_memory() -> None:
 
 
 def _resident() -> int:
-    """Bytes of this process in memory."""
+    """Return the bytes of this process in memory."""
     import resource
 
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

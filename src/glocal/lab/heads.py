@@ -1,28 +1,28 @@
-"""What an output layer costs: flat and APLC, measured and by the formulas of APLC-XLNet 3.3.
+"""Costs of output layers, flat and APLC: measured, and by the formulas of APLC-XLNet 3.3.
 
 - parameters: counted, and by Eq. 6 (APLC) and Eq. 8 (flat); their ratio by Eq. 9. The formulas have
   no biases and no layer norm, the layers do;
-- time of a training step with AdamW and of a prediction: measured, the ratio by Eq. 14. There p_i
+- time of a training step with AdamW and of a prediction: measured; the ratio by Eq. 14, where p_i
   is the share of documents with a label in tail i, since a tail is computed for those alone;
 - peak memory of building and training the layer.
 
-Labels and documents are made up (`head_bench.py`).
+Labels and documents are synthetic (`head_bench.py`).
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from glocal.errors import ConfigError
-from glocal.heads.frequency_clusters import partition_sizes
-from glocal.lab.grid import Column, Grid
-from glocal.lab.output import write_analysis
+from glocal.heads.frequency_clusters import label_clusters, partition_sizes
+from glocal.lab.output import Analysis
 from glocal.lab.plots import Panel, line_plot
 from glocal.progress import Progress
+from glocal.table import Column, Style, Table, columns
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ __all__ = [
     "parameter_ratio",
 ]
 
-FLAT = "flat"
+FLAT = (1.0,)
 # The paper's Table 2 (two clusters up to 31K labels, four beyond) and the third way of Figure 5.
 PARTITIONS: dict[str, tuple[float, ...]] = {
     "APLC 0.5/0.5": (0.5, 0.5),
@@ -49,10 +49,29 @@ PARTITIONS: dict[str, tuple[float, ...]] = {
 }
 # EURLex-4K, Wiki10-31K, and up to Wiki-500K and Amazon-670K.
 LABEL_COUNTS = (3_956, 30_938, 131_073, 312_330, 501_008, 670_091)
+# Heading, style and attribute of each column.
+_SIZES: tuple[tuple[str, Style, str], ...] = (
+    ("labels", "count", "labels"),
+    ("head", "text", "head"),
+    ("parameters", "count", "parameters"),
+    ("Eq. 6/8", "count", "parameters_formula"),
+    ("×", "number", "parameter_ratio"),
+    ("Eq. 9", "number", "parameter_ratio_formula"),
+    ("peak MB", "number", "peak_megabytes"),
+)
+_TIMES: tuple[tuple[str, Style, str], ...] = (
+    ("labels", "count", "labels"),
+    ("head", "text", "head"),
+    ("step ms", "number", "step_ms"),
+    ("×", "number", "step_ratio"),
+    ("Eq. 14", "number", "step_ratio_formula"),
+    ("top-5 ms", "number", "predict_ms"),
+    ("× top-5", "number", "predict_ratio"),
+)
 
 
 def aplc_parameters(sizes: Sequence[int], width: int, q: float) -> int:
-    """Eq. 6: `d (l_h + K) + Σ d/q^i (d + l_i)`."""
+    """Return the parameters by Eq. 6: `d (l_h + K) + Σ d/q^i (d + l_i)`."""
     from glocal.heads.aplc import tail_width
 
     tails = enumerate(sizes[1:], start=1)
@@ -61,19 +80,19 @@ def aplc_parameters(sizes: Sequence[int], width: int, q: float) -> int:
 
 
 def parameter_ratio(sizes: Sequence[int], q: float) -> float:
-    """Eq. 9: how many times larger the flat layer is."""
+    """Return how many times larger the flat layer is, by Eq. 9."""
     return sum(sizes) / sum(size / q**i for i, size in enumerate(sizes))
 
 
 def cost_ratio(sizes: Sequence[int], q: float, shares: Sequence[float]) -> float:
-    """Eq. 14: how many times more the flat layer computes, `shares` being p_1 … p_K."""
+    """Return how many times more the flat layer computes, by Eq. 14; `shares` are p_1 … p_K."""
     tails = enumerate(zip(sizes[1:], shares, strict=True), start=1)
     return sum(sizes) / (sizes[0] + sum(p * size / q**i for i, (size, p) in tails))
 
 
 @dataclass(frozen=True)
 class HeadCost:
-    """One output layer at one number of labels."""
+    """Costs of one output layer at one number of labels; ratios are flat over this layer."""
 
     labels: int
     head: str
@@ -87,6 +106,20 @@ class HeadCost:
     predict_ms: float
     predict_ratio: float
     peak_bytes: int | None
+
+    @property
+    def peak_megabytes(self) -> float | None:
+        """Peak memory in megabytes."""
+        return None if self.peak_bytes is None else self.peak_bytes / 1e6
+
+    def beside(self, flat: HeadCost) -> HeadCost:
+        """Return it with its measured ratios to the flat layer."""
+        return replace(
+            self,
+            parameter_ratio=flat.parameters / self.parameters,
+            step_ratio=flat.step_ms / self.step_ms,
+            predict_ratio=flat.predict_ms / self.predict_ms,
+        )
 
 
 def measure_heads(
@@ -103,12 +136,15 @@ def measure_heads(
 
     Args:
         label_counts: Sizes of the label space.
-        width: Of the document vectors.
+        width: Width of the document vectors.
         batch: Documents in a step.
-        q: By which tails narrow.
+        q: Factor by which each tail is narrower than the one before.
         repeats: Measurements whose median is taken.
         device: `cpu` or `cuda`.
         progress: Called with (done, total) layers.
+
+    Raises:
+        ConfigError: If the device cannot be used, or there are fewer labels than clusters.
     """
     import torch
 
@@ -126,8 +162,8 @@ def measure_heads(
             f"only {fewest} labels: the layers compared have up to {most} clusters, so there must "
             f"be at least {most} labels"
         )
-    # The first step of a process sets up libraries; it is nobody's cost.
-    _train_and_predict(Workload(100, width=width, batch=batch), None, q, 1, place)
+    # The first step of a process sets up libraries, which is no cost of a layer.
+    _measure(Workload(100, width=width, batch=batch), "", FLAT, q=q, repeats=1, device=place)
     rows: list[HeadCost] = []
     total = len(label_counts) * (1 + len(PARTITIONS))
     for count in label_counts:
@@ -143,92 +179,69 @@ def measure_heads(
 def _measure_all(
     workload: Workload, q: float, repeats: int, device: torch.device
 ) -> Iterator[HeadCost]:
-    flat = _train_and_predict(workload, None, q, repeats, device)
-    yield _cost(workload, FLAT, (1.0,), q, flat, flat)
+    flat = _measure(workload, "flat", FLAT, q=q, repeats=repeats, device=device)
+    yield flat
     for name, partition in PARTITIONS.items():
-        found = _train_and_predict(workload, partition, q, repeats, device)
-        yield _cost(workload, name, partition, q, found, flat)
+        row = _measure(workload, name, partition, q=q, repeats=repeats, device=device)
+        yield row.beside(flat)
 
 
-class _Measured(NamedTuple):
-    parameters: int
-    step_ms: float
-    predict_ms: float
-    peak_bytes: int | None
-
-
-def _train_and_predict(
+def _measure(
     workload: Workload,
-    partition: Sequence[float] | None,
+    name: str,
+    partition: Sequence[float],
+    *,
     q: float,
     repeats: int,
     device: torch.device,
-) -> _Measured:
-    """Build a layer, a flat one without a partition, and measure it; it is gone afterwards."""
+) -> HeadCost:
+    """Build a layer and measure it; its memory is free again afterwards."""
+    import torch
+
     from glocal.lab import head_bench as bench
 
     gc.collect()
     memory = bench.PeakMemory(device)
     with memory.watch():
-        built = (
+        head = (
             bench.FlatHead(workload)
-            if partition is None
+            if partition == FLAT
             else bench.build_clusters(workload, partition, q)
-        )
-        head: Any = built.to(device)
+        ).to(device)
         step = bench.training_step(head, workload, device)
-        step_seconds = bench.median_seconds(step, repeats=repeats, device=device)
-    topk: Any = bench.flat_topk if partition is None else bench.clustered_topk
-    document = workload.documents(device)
+        step_ms = 1e3 * bench.median_seconds(step, repeats=repeats, device=device)
+    document, k = workload.documents(device), min(5, workload.n_labels)
     predict_seconds = bench.median_seconds(
-        lambda: topk(head, document, min(5, workload.n_labels)), repeats=repeats, device=device
+        lambda: bench.head_topk(head, document, k), repeats=repeats, device=device
     )
-    counted = sum(p.numel() for p in head.parameters())
-    return _Measured(counted, 1e3 * step_seconds, 1e3 * predict_seconds, memory.bytes)
-
-
-def _cost(
-    workload: Workload,
-    name: str,
-    partition: Sequence[float],
-    q: float,
-    found: _Measured,
-    flat: _Measured,
-) -> HeadCost:
     sizes = partition_sizes(workload.n_labels, partition)
+    clusters = label_clusters(workload.counts(), partition)
+    shares = bench.tail_shares(clusters, workload.gold(torch.device("cpu")))
     return HeadCost(
         labels=workload.n_labels,
         head=name,
-        parameters=found.parameters,
+        parameters=sum(p.numel() for p in head.parameters()),
         parameters_formula=aplc_parameters(sizes, workload.width, q),
-        parameter_ratio=flat.parameters / found.parameters,
+        parameter_ratio=1.0,
         parameter_ratio_formula=parameter_ratio(sizes, q),
-        step_ms=found.step_ms,
-        step_ratio=flat.step_ms / found.step_ms,
-        step_ratio_formula=cost_ratio(sizes, q, _shares(workload, partition)),
-        predict_ms=found.predict_ms,
-        predict_ratio=flat.predict_ms / found.predict_ms,
-        peak_bytes=found.peak_bytes,
+        step_ms=step_ms,
+        step_ratio=1.0,
+        step_ratio_formula=cost_ratio(sizes, q, shares),
+        predict_ms=1e3 * predict_seconds,
+        predict_ratio=1.0,
+        peak_bytes=memory.bytes,
     )
 
 
-def _shares(workload: Workload, partition: Sequence[float]) -> list[float]:
-    import torch
-
-    from glocal.heads.frequency_clusters import label_clusters
-    from glocal.lab.head_bench import tail_shares
-
-    clusters = label_clusters(workload.counts(), partition)
-    return tail_shares(clusters, workload.gold(torch.device("cpu")))
-
-
-class HeadCosts:
+class HeadCosts(Analysis):
     """The measurements as tables, files and a plot.
 
     Args:
         rows: One for each number of labels and layer.
-        setting: What they were measured with, in words.
+        setting: How they were measured, in words.
     """
+
+    stem, heading = "heads", "Costs of output layers"
 
     def __init__(self, rows: Sequence[HeadCost], setting: str) -> None:
         self.rows = list(rows)
@@ -237,80 +250,49 @@ class HeadCosts:
             "layer is, beside it by the formula. A step is forward, backward and AdamW."
         )
 
-    def grids(self) -> list[Grid]:
-        """Size and memory, and time."""
-        return [self._sizes(), self._times()]
-
-    def _sizes(self) -> Grid:
-        columns = [
-            Column("labels", "count"),
-            Column("head", "text"),
-            Column("parameters", "count"),
-            Column("Eq. 6/8", "count"),
-            Column("×", "number"),
-            Column("Eq. 9", "number"),
-            Column("peak MB", "number"),
+    def tables(self) -> list[Table]:
+        """Return size and memory, and time."""
+        both = {"Output layers: size and memory": _SIZES, "Output layers: time": _TIMES}
+        tables = [
+            Table(
+                title,
+                [Column(name, style) for name, style, _ in fields],
+                [tuple(getattr(row, attribute) for *_, attribute in fields) for row in self.rows],
+            )
+            for title, fields in both.items()
         ]
-        grid = Grid("Output layers: size and memory", columns)
-        for row in self.rows:
-            peak = None if row.peak_bytes is None else row.peak_bytes / 1e6
-            ratios = (row.parameter_ratio, row.parameter_ratio_formula)
-            counts = (row.parameters, row.parameters_formula)
-            grid.rows.append((row.labels, row.head, *counts, *ratios, peak))
-        return grid
+        tables[-1].note = self.note
+        return tables
 
-    def _times(self) -> Grid:
-        columns = [
-            Column("labels", "count"),
-            Column("head", "text"),
-            Column("step ms", "number"),
-            Column("×", "number"),
-            Column("Eq. 14", "number"),
-            Column("top-5 ms", "number"),
-            Column("× top-5", "number"),
-        ]
-        grid = Grid("Output layers: time", columns, note=self.note)
-        for row in self.rows:
-            step = (row.step_ms, row.step_ratio, row.step_ratio_formula)
-            grid.rows.append((row.labels, row.head, *step, row.predict_ms, row.predict_ratio))
-        return grid
-
-    def write(self, out: Path, *, plots: bool = True) -> list[Path]:
-        """Write Markdown, CSV, JSON and a plot into a folder; gives their paths."""
-        names = list(asdict(self.rows[0]))
-        table = Grid("heads", [Column(name) for name in names])
-        table.rows = [tuple(asdict(row).values()) for row in self.rows]
-        paths = write_analysis(
-            out / "heads",
-            self.grids(),
-            table=table,
-            document=self.to_dict(),
-            heading="What an output layer costs",
-        )
-        return paths + (self._plot(out / "heads") if plots else [])
+    def csv_table(self) -> Table:
+        """Return all that was measured."""
+        plain = [asdict(row) for row in self.rows]
+        rows = [tuple(row.values()) for row in plain]
+        return Table(self.heading, columns("number", *plain[0]), rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {"note": self.note, "rows": [asdict(row) for row in self.rows]}
 
-    def _plot(self, stem: Path) -> list[Path]:
+    def plot(self, stem: Path) -> list[Path]:
+        """Draw parameters and times over the number of labels."""
         heads = list(dict.fromkeys(row.head for row in self.rows))
         counts = sorted({row.labels for row in self.rows})
 
-        def series(value: Callable[[HeadCost], float | None]) -> dict[str, list[float | None]]:
-            found = {(row.head, row.labels): value(row) for row in self.rows}
-            return {head: [found.get((head, count)) for count in counts] for head in heads}
+        def panel(label: str, attribute: str, scale: float = 1.0) -> Panel:
+            found = {(row.head, row.labels): getattr(row, attribute) / scale for row in self.rows}
+            series = {head: [found.get((head, count)) for count in counts] for head in heads}
+            return Panel(label, series)
 
-        panels = [
-            Panel("million parameters", series(lambda row: row.parameters / 1e6)),
-            Panel("ms for a training step", series(lambda row: row.step_ms)),
-            Panel("ms for the top 5", series(lambda row: row.predict_ms)),
-        ]
         return line_plot(
             stem,
-            panels,
+            [
+                panel("million parameters", "parameters", 1e6),
+                panel("ms for a training step", "step_ms"),
+                panel("ms for the top 5", "predict_ms"),
+            ],
             x=[round(count / 1000) for count in counts],
             x_label="thousand labels",
-            title="What an output layer costs",
+            title=self.heading,
             note=self.note,
         )

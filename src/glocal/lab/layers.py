@@ -1,12 +1,10 @@
-"""Which layer an expert should read: sweeps over all layers of the encoder.
+"""Layer sweeps: which layer of the encoder an expert should read (`glocal analyze layers`).
 
 - the local expert of GlocalXML on layers 0 … N (its Figures 2 to 4): P@5 of the global expert, the
   local one and their combination, how much the two differ, and the relative gain of the
   combination over the global expert;
 - the second expert of ME-XML as `D-n` and as `A-n` on layers 0 … N (its Figure 2), against P@5 and
   the KL divergence on gold labels.
-
-A sweep is a study of one variant for each layer, so it resumes like any other.
 """
 
 from __future__ import annotations
@@ -18,12 +16,14 @@ from typing import Any
 
 from glocal.config import Recipe, load_recipe
 from glocal.errors import ConfigError
-from glocal.lab.grid import Column, Grid
-from glocal.lab.output import budget, write_analysis
+from glocal.lab.experiment.jobs import Result, Splits
+from glocal.lab.experiment.runner import encoder_layers
+from glocal.lab.output import Analysis
 from glocal.lab.plots import Panel, line_plot
-from glocal.lab.study import DONE, FAILED, Outcome, StudyData, encoder_layers
+from glocal.lab.score_tables import shared_settings
 from glocal.lab.variant_tables import Variant, VariantTable
 from glocal.predict.evaluation import COMBINED, MEAN
+from glocal.table import Table, columns
 
 __all__ = ["LayerPoint", "LayerSweep", "layer_table", "on_layers"]
 
@@ -34,7 +34,7 @@ _ATTENTION, _DOCUMENT = "A", "D"
 
 @dataclass(frozen=True)
 class LayerPoint:
-    """One layer's result; shares are fractions.
+    """Scores and divergences of one layer; shares are fractions.
 
     Attributes:
         expert: The second expert, such as `A-1`.
@@ -42,10 +42,10 @@ class LayerPoint:
         first: P@5 of the expert on the last layer's document vector.
         second: P@5 of the second expert.
         combined: P@5 of both.
-        mean: P@5 of the mean of their probabilities; None in results from before it was measured.
+        mean: P@5 of the mean of their probabilities, if it was measured.
         gain: Relative gain of the combination over the first expert; None where that scores 0.
         jsd: Jensen-Shannon divergence of their label distributions.
-        bernoulli_jsd: Mean over labels of the Bernoulli one.
+        bernoulli_jsd: Mean Jensen-Shannon divergence of each label's Bernoulli distributions.
         gold_kl: KL divergence on gold labels.
     """
 
@@ -60,11 +60,27 @@ class LayerPoint:
     bernoulli_jsd: float
     gold_kl: float
 
+    @classmethod
+    def of(cls, result: Result) -> LayerPoint:
+        """Make the point of a sweep's result."""
+        parts = (GLOBAL, result.name, COMBINED)
+        first, second, combined = (result.score(_METRIC, part) or 0.0 for part in parts)
+        return cls(
+            result.name,
+            _layer(result.name),
+            first,
+            second,
+            combined,
+            mean=result.score(_METRIC, MEAN),
+            gain=combined / first - 1.0 if first else None,
+            **{name: result.divergence[name] for name in ("jsd", "bernoulli_jsd", "gold_kl")},
+        )
+
 
 def layer_table(
     *, second_expert: bool = False, recipe: str | None = None, overrides: Sequence[str] = ()
 ) -> VariantTable:
-    """The variants of a sweep over the layers of a recipe's encoder.
+    """Return a table with one variant for each layer of a recipe's encoder.
 
     Args:
         second_expert: Sweep `D-n` and `A-n` with ME-XML's losses, instead of the local expert.
@@ -87,10 +103,10 @@ def layer_table(
 
 
 def on_layers(table: VariantTable, layers: Sequence[int]) -> list[str]:
-    """Names of a sweep's variants on these layers.
+    """Return the names of a sweep's variants on these layers.
 
     Raises:
-        ConfigError: When the encoder does not have one of them.
+        ConfigError: If the encoder does not have one of them.
     """
     last = max(_layer(variant.name) for variant in table.variants)
     unknown = [str(layer) for layer in layers if not 0 <= layer <= last]
@@ -103,126 +119,121 @@ def _layer(expert: str) -> int:
     return int(expert.partition("-")[2])
 
 
-class LayerSweep:
-    """The outcomes of a sweep as a table, files and plots.
+class LayerSweep(Analysis):
+    """The results of a sweep.
 
     Args:
         table: From `layer_table`.
-        recipes: Of each variant.
-        data: The texts.
-        outcomes: What is known.
+        recipes: Recipe of each variant.
+        splits: The texts.
+        results: The results there are.
     """
 
     def __init__(
         self,
         table: VariantTable,
         recipes: Mapping[str, Recipe],
-        data: StudyData,
-        outcomes: Sequence[Outcome],
+        splits: Splits,
+        results: Sequence[Result],
     ) -> None:
-        self.table, self.data = table, data
-        self.failed = [outcome for outcome in outcomes if outcome.status == FAILED]
-        self.points = [layer_point(outcome) for outcome in outcomes if outcome.status == DONE]
-        self.note = f"{data.describe()} {budget(list(recipes.values()))}"
+        self.table, self.splits = table, splits
+        self.stem, self.heading = table.name, table.title
+        self.failed = {result.name: result.error for result in results if result.has_failed}
+        self.points = [LayerPoint.of(result) for result in results if result.is_done]
+        self.note = f"{splits.describe()} {shared_settings(list(recipes.values()))}"
 
     @property
     def compares_kinds(self) -> bool:
         """Whether document experts are swept as well."""
         return any(variant.name.startswith(_DOCUMENT) for variant in self.table.variants)
 
-    def grid(self, *, short: bool = False) -> Grid:
-        """A row for each expert and layer; `short` for the terminal."""
-        heads = ("global", "local") if not self.compares_kinds else ("first", "second")
-        metric = "" if short else f"{_METRIC} "
-        shares = [Column(f"{metric}{name}") for name in (*heads, "combined", "mean")]
-        numbers = ("JSD", "Bernoulli JSD", "KL on gold")
-        grid = Grid(
-            f"{self.table.title}: {_METRIC} and divergence ({self.data.split})",
+    def _table(self, prefix: str) -> Table:
+        """Return a row for each expert and layer; `prefix` opens the names of P@5 columns."""
+        experts = ("first", "second") if self.compares_kinds else ("global", "local")
+        return Table(
+            f"{self.table.title}: {_METRIC} and divergence ({self.splits.split})",
             [
-                Column("expert", "text"),
-                *shares,
-                Column("gain %", "points"),
-                *(Column(name, "number") for name in numbers),
+                *columns("text", "expert"),
+                *columns("share", *(f"{prefix}{n}" for n in (*experts, "combined", "mean"))),
+                *columns("points", "gain %"),
+                *columns("number", "JSD", "Bernoulli JSD", "KL on gold"),
             ],
-            note=" ".join([self.note, *(f"{o.name} failed: {o.error}." for o in self.failed)]),
+            [(expert, *rest) for p in self.points for expert, _, *rest in [asdict(p).values()]],
+            note=" ".join([self.note, *(f"{n} failed: {e}." for n, e in self.failed.items())]),
         )
-        for point in self.points:
-            expert, _, *values = asdict(point).values()
-            grid.rows.append((expert, *values))
-        return grid
 
-    def short_grids(self) -> list[Grid]:
-        """What fits a terminal."""
-        return [self.grid(short=True)]
+    def tables(self) -> list[Table]:
+        """Return the table of the page."""
+        return [self._table(f"{_METRIC} ")]
 
-    def write(self, out: Path, *, plots: bool = True) -> list[Path]:
-        """Write Markdown, CSV, JSON and plots into a folder; gives their paths."""
-        stem, grid = out / self.table.name, self.grid()
-        paths = write_analysis(
-            stem, [grid], table=grid, document=self.to_dict(), heading=self.table.title
-        )
-        if plots and self.points:
-            paths += self._plot_kinds(stem) if self.compares_kinds else self._plot_local(stem)
-        return paths
+    def short_tables(self) -> list[Table]:
+        """Return the table with short names."""
+        return [self._table("")]
+
+    def csv_table(self) -> Table:
+        """Return the table of the page."""
+        return self.tables()[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "title": self.table.title,
-            "split": self.data.split,
+            "split": self.splits.split,
             "metric": _METRIC,
             "note": self.note,
             "points": [asdict(point) for point in self.points],
-            "failed": {outcome.name: outcome.error for outcome in self.failed},
+            "failed": self.failed,
         }
+
+    def plot(self, stem: Path) -> list[Path]:
+        """Draw ME-XML Figure 2, or GlocalXML Figures 2 to 4."""
+        if not self.points:
+            return []
+        return self._plot_kinds(stem) if self.compares_kinds else self._plot_local(stem)
 
     def _plot_local(self, stem: Path) -> list[Path]:
-        """GlocalXML Figures 2 and 4, and Figure 3."""
+        """Draw GlocalXML Figures 2 and 4, and Figure 3."""
         layers = [point.layer for point in self.points]
-        scores: dict[str, Sequence[float | None]] = {
-            "global": [100 * point.first for point in self.points],
-            "local": [100 * point.second for point in self.points],
-            "combined": [100 * point.combined for point in self.points],
-            **self._mean_line(),
+        names = {"global": "first", "local": "second", "combined": "combined", **self._mean_line()}
+        scores = {name: self._series(attribute, 100) for name, attribute in names.items()}
+        panels = {
+            "gain over global, %": {"gain": self._series("gain", 100)},
+            "JSD": {"JSD": self._series("jsd")},
+            "Bernoulli JSD": {"Bernoulli JSD": self._series("bernoulli_jsd")},
         }
-        paths = line_plot(
+        shared: dict[str, Any] = {"x": layers, "x_label": "layer of the local expert"}
+        return line_plot(
             stem.with_name(f"{stem.name}-scores"),
-            [Panel(f"{_METRIC} ({self.data.split})", scores)],
-            x=layers,
-            x_label="layer of the local expert",
+            [Panel(f"{_METRIC} ({self.splits.split})", scores)],
             title="Global, local and combined by the local expert's layer",
             note=self.note,
-        )
-        panels = [
-            Panel("gain over global, %", {"gain": [p.gain and 100 * p.gain for p in self.points]}),
-            Panel("JSD", {"JSD": [p.jsd for p in self.points]}),
-            Panel("Bernoulli JSD", {"Bernoulli JSD": [p.bernoulli_jsd for p in self.points]}),
-        ]
-        return paths + line_plot(
+            **shared,
+        ) + line_plot(
             stem.with_name(f"{stem.name}-divergence"),
-            panels,
-            x=layers,
-            x_label="layer of the local expert",
+            [Panel(label, series) for label, series in panels.items()],
             title="Relative gain and divergence of the experts",
             note=self.note,
+            **shared,
         )
 
-    def _mean_line(self) -> dict[str, list[float | None]]:
-        """The line of the plain mean, unless that is what combines the experts."""
-        values = [_scaled(point.mean, 100) for point in self.points]
+    def _mean_line(self) -> dict[str, str]:
+        """Return the line of the plain mean, unless the experts are combined by it."""
         same = all(point.mean in (None, point.combined) for point in self.points)
-        return {} if same else {"mean": values}
+        return {} if same else {"mean": "mean"}
 
     def _plot_kinds(self, stem: Path) -> list[Path]:
-        """ME-XML Figure 2."""
+        """Draw ME-XML Figure 2."""
         layers = sorted({point.layer for point in self.points})
-        panels = [
-            Panel(f"{_METRIC} of both ({self.data.split})", self._by_kind("combined", 100, layers)),
-            Panel("KL on gold labels", self._by_kind("gold_kl", 1, layers), log=True),
-        ]
+
+        def by_kind(attribute: str, scale: float) -> dict[str, list[float | None]]:
+            kinds = (_DOCUMENT, _ATTENTION)
+            return {f"{k}-n": self._series(attribute, scale, k, layers) for k in kinds}
+
+        split = self.splits.split
+        panels = [Panel(f"{_METRIC} of both ({split})", by_kind("combined", 100))]
         if self._mean_line():
-            title = f"{_METRIC} of their mean ({self.data.split})"
-            panels.insert(1, Panel(title, self._by_kind("mean", 100, layers)))
+            panels.append(Panel(f"{_METRIC} of their mean ({split})", by_kind("mean", 100)))
+        panels.append(Panel("KL on gold labels", by_kind("gold_kl", 1), log=True))
         return line_plot(
             stem,
             panels,
@@ -232,39 +243,10 @@ class LayerSweep:
             note=self.note,
         )
 
-    def _by_kind(
-        self, attribute: str, scale: float, layers: Sequence[int]
-    ) -> dict[str, list[float | None]]:
-        series: dict[str, list[float | None]] = {}
-        for kind in (_DOCUMENT, _ATTENTION):
-            found = {p.layer: p for p in self.points if p.expert.startswith(kind)}
-            series[f"{kind}-n"] = [
-                _scaled(getattr(found[layer], attribute), scale) if layer in found else None
-                for layer in layers
-            ]
-        return series
-
-
-def _scaled(value: float | None, scale: float) -> float | None:
-    return None if value is None else scale * value
-
-
-def layer_point(outcome: Outcome) -> LayerPoint:
-    """What a sweep's plots show of one variant."""
-    expert = outcome.name
-    first, second, combined = (
-        outcome.score(_METRIC, part) or 0.0 for part in (GLOBAL, expert, COMBINED)
-    )
-    divergence = outcome.divergence
-    return LayerPoint(
-        expert,
-        _layer(expert),
-        first,
-        second,
-        combined,
-        mean=outcome.score(_METRIC, MEAN),
-        gain=combined / first - 1.0 if first else None,
-        jsd=divergence["jsd"],
-        bernoulli_jsd=divergence["bernoulli_jsd"],
-        gold_kl=divergence["gold_kl"],
-    )
+    def _series(
+        self, attribute: str, scale: float = 1, kind: str = "", layers: Sequence[int] = ()
+    ) -> list[float | None]:
+        """Return one value for each layer, of the experts of one kind."""
+        found = {p.layer: getattr(p, attribute) for p in self.points if p.expert.startswith(kind)}
+        values = [found.get(layer) for layer in layers or found]
+        return [None if value is None else scale * value for value in values]

@@ -1,56 +1,69 @@
-"""Writing an analysis: Markdown, CSV and JSON under one name, each complete or not at all."""
+"""Analyses and their files: each file is written completely or not at all."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glocal.config import Recipe
 from glocal.data.atomic import atomic_write
-from glocal.lab.grid import Grid
+from glocal.table import Table
 
-__all__ = ["budget", "write_analysis", "write_text"]
-
-
-def budget(recipes: Sequence[Recipe]) -> str:
-    """What every variant was given, and what differs between them is left out."""
-    facts: dict[str, set[Any]] = {
-        "encoder {}": {r.encoder.name for r in recipes},
-        "{} tokens": {r.encoder.tokens_read for r in recipes},
-        "{} epochs": {r.train.epochs for r in recipes},
-        "batches of {}": {r.train.batch_size for r in recipes},
-        "seed {}": {r.train.seed for r in recipes},
-        "candidates {}": {r.candidates.mode for r in recipes},
-    }
-    shared = [text.format(*values) for text, values in facts.items() if len(values) == 1]
-    return f"Budget of every variant: {', '.join(shared)}."
+__all__ = ["Analysis", "write_json", "write_text"]
 
 
-def write_analysis(
-    stem: Path, grids: Sequence[Grid], *, table: Grid, document: Mapping[str, Any], heading: str
-) -> list[Path]:
-    """Write STEM.md, STEM.csv and STEM.json.
+class Analysis(ABC):
+    """Measurements as tables, files and plots.
 
-    Args:
-        stem: The path without its ending.
-        grids: Shown in the Markdown file.
-        table: The CSV file.
-        document: The JSON file.
-        heading: Of the Markdown file.
+    Attributes:
+        stem: Name of its files, without an ending.
+        heading: Heading of the Markdown file.
     """
-    markdown = f"# {heading}\n\n" + "\n".join(grid.markdown() for grid in grids)
-    texts = {
-        ".md": markdown,
-        ".csv": table.csv(),
-        ".json": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
-    }
-    return [write_text(stem.with_name(stem.name + end), text) for end, text in texts.items()]
+
+    stem: str
+    heading: str
+
+    @abstractmethod
+    def tables(self) -> list[Table]:
+        """Return the tables of the Markdown file."""
+
+    def short_tables(self) -> list[Table]:
+        """Return the tables that fit a terminal."""
+        return self.tables()
+
+    @abstractmethod
+    def csv_table(self) -> Table:
+        """Return the rows of the CSV file."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+
+    @abstractmethod
+    def plot(self, stem: Path) -> list[Path]:
+        """Draw the plots; `stem` is their path without an ending."""
+
+    def write(self, out: Path, *, plots: bool = True) -> list[Path]:
+        """Write Markdown, CSV, JSON and plots into a folder; return their paths."""
+        stem = out / self.stem
+        drawn = "\n".join(table.markdown() for table in self.tables())
+        paths = [
+            write_text(stem.with_name(f"{self.stem}.md"), f"# {self.heading}\n\n{drawn}"),
+            write_text(stem.with_name(f"{self.stem}.csv"), self.csv_table().csv()),
+            write_json(stem.with_name(f"{self.stem}.json"), self.to_dict()),
+        ]
+        return paths + (self.plot(stem) if plots else [])
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> Path:
+    """Write a JSON file; return its path."""
+    return write_text(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a text file, complete or not at all."""
+    """Write a text file; return its path."""
     with atomic_write(path) as file:
         file.write(text.encode())
     return path

@@ -1,128 +1,106 @@
-"""A table of variants trained from several seeds: means, and how far the seeds lie apart.
+"""Seeds: a table with every variant trained from several, and the mean of its runs.
 
-Every variant becomes one for each seed, so a study resumes and fails seed by seed; what is shown is
-the mean of a variant's finished seeds and their standard deviation.
+Every variant becomes one for each seed, so that runs resume and fail one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from statistics import fmean, stdev
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 from glocal.config import Recipe
-from glocal.lab.ablation import SHOWN, Ablation
-from glocal.lab.grid import Column, Grid
-from glocal.lab.study import DONE, FAILED, Outcome, StudyData
-from glocal.lab.variant_tables import Variant, VariantTable, seeded_name
+from glocal.errors import ConfigError
+from glocal.lab.experiment.jobs import Result
+from glocal.lab.variant_tables import Variant, VariantTable
 
-__all__ = ["SeededAblation"]
+__all__ = ["check_seeds", "merge_runs", "over_seeds", "parse_seeds", "seeded_name"]
+
+SEED = "train.seed"
 
 
-class SeededAblation(Ablation):
-    """Means over seeds as tables, files and a plot; the CSV and JSON files have every run.
+def parse_seeds(text: str) -> list[int]:
+    """Parse seeds such as `0,1,2`.
 
-    Args:
-        table: What was asked, without seeds.
-        recipes: Of each run.
-        data: The texts.
-        runs: What is known of each run.
-        seeds: The seeds asked for.
+    Raises:
+        ConfigError: If the text is not a list of different whole numbers.
     """
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"seeds '{text}': expected whole numbers, such as 0,1,2") from None
+    if len(set(seeds)) < len(seeds):
+        raise ConfigError(f"seeds '{text}': a seed is given twice; expected different ones")
+    return seeds
 
-    def __init__(
-        self,
-        table: VariantTable,
-        recipes: Mapping[str, Recipe],
-        data: StudyData,
-        runs: Sequence[Outcome],
-        seeds: Sequence[int],
-    ) -> None:
-        self.runs, self.seeds = runs, seeds
-        means = [
-            _together(variant, found, fmean)
-            for variant in table.variants
-            if (found := self._finished(variant))
-        ]
-        super().__init__(table, recipes, data, means)
-        self.failed = [run for run in runs if run.status == FAILED]
-        self.note += f" Means over seeds {', '.join(map(str, seeds))}."
 
-    @property
-    def stem(self) -> str:
-        """Apart from the files of a single seed."""
-        return f"{super().stem}-seeds"
+def seeded_name(name: str, seed: int) -> str:
+    """Return the name of a variant with a seed."""
+    return f"{name}-seed-{seed}"
 
-    def grids(self) -> list[Grid]:
-        """With the standard deviations after the means."""
-        main, *others = super().grids()
-        return [main, *self._spread(), *others]
 
-    def short_grids(self) -> list[Grid]:
-        """With the standard deviations too."""
-        main, *others = super().short_grids()
-        return [main, *self._spread(), *others]
+def over_seeds(table: VariantTable, seeds: Sequence[int]) -> VariantTable:
+    """Return the table with every variant once for each seed.
 
-    def to_dict(self) -> dict[str, Any]:
-        """With every run."""
-        return {
-            **super().to_dict(),
-            "seeds": list(self.seeds),
-            "runs": list(map(asdict, self.runs)),
-        }
-
-    def _finished(self, variant: Variant) -> list[Outcome]:
-        names = {seeded_name(variant.name, seed) for seed in self.seeds}
-        return [run for run in self.runs if run.name in names and run.status == DONE]
-
-    def _missing(self) -> Iterator[str]:
-        known = {run.name for run in self.runs if run.status in (DONE, FAILED)}
-        absent = [
-            name
-            for variant in self.table.variants
-            for seed in self.seeds
-            if (name := seeded_name(variant.name, seed)) not in known
-        ]
-        yield from self._failures()
-        if absent:
-            yield f"Not run yet: {', '.join(absent)}."
-
-    def _spread(self) -> Iterator[Grid]:
-        several = [v for v in self.table.variants if len(self._finished(v)) > 1]
-        if not several:
-            return
-        grid = Grid(
-            f"Standard deviation over the seeds ({self.data.split})",
-            [*self._columns(SHOWN), Column("seeds", "count")],
+    Raises:
+        ConfigError: If variants set seeds of their own.
+    """
+    own = [variant.name for variant in table.variants if SEED in variant.settings]
+    if own:
+        raise ConfigError(
+            f"'{own[0]}' of '{table.name}' sets train.seed itself, so the table cannot be trained "
+            "from several seeds"
         )
-        for variant in several:
-            found = self._finished(variant)
-            spread = _together(variant, found, stdev)
-            for part in self._parts(spread):
-                label = [part] if self.table.parts else []
-                scores = [spread.score(name, part) for name in SHOWN]
-                grid.rows.append((variant.title, *label, *scores, len(found)))
-        yield grid
-
-    def _rows(self) -> Sequence[Outcome]:
-        return self.runs
-
-
-def _together(
-    variant: Variant, runs: Sequence[Outcome], of: Callable[[Sequence[float]], float]
-) -> Outcome:
-    """The runs of a variant as one outcome, its scores the mean (or spread) of theirs."""
-    report = {key: _leaves([run.report[key] for run in runs], of) for key in ("scores", "macro")}
-    seconds = fmean(run.seconds for run in runs)
-    return Outcome(variant.name, variant.title, DONE, "", seconds=seconds, report=report)
+    variants = tuple(
+        Variant(
+            seeded_name(variant.name, seed),
+            f"{variant.title}, seed {seed}",
+            {**variant.settings, SEED: seed},
+        )
+        for variant in table.variants
+        for seed in seeds
+    )
+    return replace(table, variants=variants)
 
 
-def _leaves(values: Sequence[Any], of: Callable[[Sequence[float]], float]) -> Any:
-    """Mappings as one mapping of what all of them have; what is not a number becomes None."""
+def check_seeds(recipes: Iterable[Recipe], seeds: Sequence[int]) -> None:
+    """Refuse seeds whose models would have members in common.
+
+    Raises:
+        ConfigError: With seeds that are far enough apart.
+    """
+    from glocal.train.budget import MEMBERS
+
+    # Where the number of members is left open, there may be this many.
+    members = max(recipe.train.members or MEMBERS for recipe in recipes)
+    if any(b - a < members for a, b in pairwise(sorted(seeds))):
+        apart = ",".join(str(members * number) for number in range(len(seeds)))
+        raise ConfigError(
+            f"seeds {','.join(map(str, seeds))}: a model of {members} members uses its seed and "
+            f"those after it, so seeds must lie {members} apart, such as {apart}"
+        )
+
+
+def merge_runs(
+    runs: Sequence[Result],
+    name: str,
+    title: str,
+    of: Callable[[Sequence[float]], float] = fmean,
+) -> Result:
+    """Merge the runs of a variant into one result, its scores their mean (or spread)."""
+    report = {key: _merge([run.report[key] for run in runs], of) for key in ("scores", "macro")}
+    seconds = fmean(run.cost["train_seconds"] for run in runs)
+    method = replace(runs[0].method, name=name, title=title)
+    return replace(runs[0], method=method, cost={"train_seconds": seconds}, report=report)
+
+
+def _merge(values: Sequence[Any], of: Callable[[Sequence[float]], float]) -> Any:
+    """Merge mappings into one of the keys they all have; other values become None."""
     first = values[0]
     if isinstance(first, Mapping):
         shared = [key for key in first if all(key in value for value in values)]
-        return {key: _leaves([value[key] for value in values], of) for key in shared}
+        return {key: _merge([value[key] for value in values], of) for key in shared}
     numbers = [value for value in values if isinstance(value, int | float)]
     return of(numbers) if len(numbers) == len(values) else None

@@ -1,4 +1,4 @@
-"""Named tables of variants: what `glocal ablate` trains, as TOML.
+"""Tables of variants, as TOML; `glocal ablate` trains them.
 
     title = "…"              recipe = "me-xml"       parts = false
     published = "where the published numbers come from"
@@ -7,9 +7,9 @@
     name = "1-expert"        title = "1 expert"      settings = { experts = ["D-last"] }
     published = { combined = [P@1, P@3, P@5] }
 
-- a built-in table by name, or a file of one's own by a path ending in .toml;
-- settings of the user go to every variant, under what makes the variants differ; a setting that
-  variants differ in cannot be given, as it would make rows that are not what they say.
+- a built-in table has a name; a table of your own has a path ending in .toml;
+- settings of the user go to every variant; a setting in which the variants differ cannot be given,
+  since rows would no longer be what they are called.
 """
 
 from __future__ import annotations
@@ -17,34 +17,32 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from glocal.config import Recipe, load_recipe, parse_override
 from glocal.config.expert_names import check_expert_names
 from glocal.errors import ConfigError, did_you_mean
+from glocal.lab.experiment.jobs import Conditions, Job, Splits
+from glocal.lab.experiment.methods import recipe_method
+from glocal.lab.experiment.runner import Runner
 
 __all__ = [
     "Variant",
     "VariantTable",
-    "check_seeds",
     "load_table",
-    "over_seeds",
-    "parse_seeds",
     "resolve",
-    "seeded_name",
     "select",
     "table_names",
+    "variant_runner",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # names become folders
 _TABLE_KEYS = {"title", "recipe", "parts", "published", "settings", "variants"}
 _VARIANT_KEYS = {"name", "title", "settings", "published"}
-_SEED = "train.seed"
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,9 @@ class Variant:
     """One row of a table.
 
     Attributes:
-        name: Short, of letters, digits, dots and dashes; its folder is called so.
-        title: As the row is headed.
-        settings: Dotted keys of the recipe that make it what it is.
+        name: Names its folder: letters, digits, dots and dashes.
+        title: Title of the row.
+        settings: Settings of the recipe that the variant changes, by dotted key.
         published: P@1, P@3 and P@5 in per cent by part (an expert's name or `combined`).
     """
 
@@ -66,16 +64,16 @@ class Variant:
 
 @dataclass(frozen=True)
 class VariantTable:
-    """Variants to be trained under one budget and set side by side.
+    """Variants that are trained under one budget and compared.
 
     Attributes:
-        name: Its files are called so.
-        title: Above the table.
+        name: Names its files.
+        title: Title of the table.
         recipe: The recipe the variants start from.
         variants: The rows.
-        settings: Dotted keys that hold for every variant, unless the user says otherwise.
-        parts: Whether each expert has a row besides the combination.
-        published: Where published numbers come from.
+        settings: Settings of every variant by dotted key, unless the user gives others.
+        parts: Whether each expert also has a row.
+        published: Source of the published numbers.
     """
 
     name: str
@@ -88,16 +86,16 @@ class VariantTable:
 
 
 def table_names() -> list[str]:
-    """Names of the built-in tables."""
+    """Return the names of the built-in tables."""
     folder = resources.files("glocal.recipes.tables")
     return sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml"))
 
 
 def load_table(name_or_path: str) -> VariantTable:
-    """A built-in table by name, or one of the user's own by path.
+    """Load a built-in table by name, or one of the user's own by path.
 
     Raises:
-        ConfigError: When there is none of this name, or with every problem of the file.
+        ConfigError: If there is no such table; or with every problem of the file.
     """
     mapping = _read(name_or_path)
     problems: list[str] = []
@@ -108,10 +106,10 @@ def load_table(name_or_path: str) -> VariantTable:
 
 
 def select(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
-    """The variants of these names, in the table's order; all of them without names.
+    """Return the variants of these names, in the table's order; all of them without names.
 
     Raises:
-        ConfigError: For a name that no variant has, with the nearest one.
+        ConfigError: If no variant has a name, with the nearest one.
     """
     known = [variant.name for variant in variants]
     unknown = [name for name in names if name not in known]
@@ -129,7 +127,7 @@ def select(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
 def resolve(
     table: VariantTable, overrides: Sequence[str] = (), *, recipe: str | None = None
 ) -> dict[str, Recipe]:
-    """The recipe of every variant, by name.
+    """Return the recipe of every variant, by name.
 
     Args:
         table: The variants.
@@ -155,64 +153,26 @@ def resolve(
     return recipes
 
 
-def parse_seeds(text: str) -> list[int]:
-    """Seeds such as `0,1,2`.
-
-    Raises:
-        ConfigError: For what is not a list of different whole numbers.
-    """
-    try:
-        seeds = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(f"--seeds {text}: expected whole numbers, such as 0,1,2") from None
-    if len(set(seeds)) < len(seeds):
-        raise ConfigError(f"--seeds {text}: a seed is given twice")
-    return seeds
-
-
-def seeded_name(name: str, seed: int) -> str:
-    """What a variant is called with a seed."""
-    return f"{name}-seed-{seed}"
-
-
-def over_seeds(table: VariantTable, seeds: Sequence[int]) -> VariantTable:
-    """The table with every variant once for each seed.
-
-    Raises:
-        ConfigError: Where the variants have seeds of their own.
-    """
-    own = [variant.name for variant in table.variants if _SEED in variant.settings]
-    if own:
-        raise ConfigError(f"--seeds: '{own[0]}' of '{table.name}' has a seed of its own")
-    variants = tuple(
-        Variant(
-            seeded_name(variant.name, seed),
-            f"{variant.title}, seed {seed}",
-            {**variant.settings, _SEED: seed},
+def variant_runner(
+    table: VariantTable,
+    recipes: Mapping[str, Recipe],
+    splits: Splits,
+    conditions: Conditions,
+    *,
+    out: Path,
+    reuse: Sequence[Path] = (),
+) -> Runner:
+    """Make the runner that trains a table's variants, each in OUT/runs/NAME."""
+    jobs = [
+        Job.make(
+            recipe_method(recipes[variant.name], variant.name, title=variant.title),
+            splits,
+            conditions,
+            out / "runs" / variant.name,
         )
         for variant in table.variants
-        for seed in seeds
-    )
-    return replace(table, variants=variants)
-
-
-def check_seeds(recipes: Iterable[Recipe], seeds: Sequence[int]) -> None:
-    """Refuse seeds whose models would have members in common.
-
-    Raises:
-        ConfigError: With seeds that would do.
-    """
-    from glocal.train.budget import MEMBERS
-
-    # Where their number is left open, there may be so many.
-    members = max(recipe.train.members or MEMBERS for recipe in recipes)
-    ordered = sorted(seeds)
-    if any(b - a < members for a, b in pairwise(ordered)):
-        apart = ",".join(str(members * number) for number in range(len(seeds)))
-        raise ConfigError(
-            f"--seeds: a model of {members} members trains with its seed and those after it, so "
-            f"seeds must lie {members} apart, such as {apart}"
-        )
+    ]
+    return Runner(jobs, out=out, reuse=reuse)
 
 
 def _check_overrides(table: VariantTable, overrides: Sequence[str]) -> None:
@@ -223,7 +183,7 @@ def _check_overrides(table: VariantTable, overrides: Sequence[str]) -> None:
         if any(key == own or own.startswith(f"{key}.") for own in theirs):
             problems.append(
                 f"'{key}' cannot be set for all variants of '{table.name}': it is what they differ "
-                "in; leave rows out with --only, or write a table of your own"
+                "in; choose some of the variants, or write a table of your own"
             )
     if problems:
         raise ConfigError(problems)

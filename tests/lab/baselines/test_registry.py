@@ -18,11 +18,11 @@ def test_a_missing_library_answers_with_the_pip_line(monkeypatch):
 
 
 def test_the_matched_setting_of_linear_ones_is_the_squared_hinge_with_c_1():
-    assert BASELINES["plt"].settings(matched=True)["loss"] == "l2"
-    assert BASELINES["plt"].settings(matched=False) == {}
-    assert BASELINES["svm"].settings(matched=True)["C"] == 1.0
+    assert BASELINES["plt"].matched["loss"] == "l2"
+    assert BASELINES["plt"].default == {}
+    assert BASELINES["svm"].matched["C"] == 1.0
     # Omikuji's default is that setting already.
-    assert not BASELINES["parabel"].has_matched
+    assert BASELINES["parabel"].matched == BASELINES["parabel"].default
     omikuji = pytest.importorskip("omikuji")
     default = omikuji.Model.default_hyper_param()
     assert default.linear_loss_type == omikuji.LossType.HINGE.value

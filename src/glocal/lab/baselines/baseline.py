@@ -1,9 +1,9 @@
-"""What every baseline does: learn from texts and their labels, give the best labels of texts.
+"""The interface of baselines: learn from texts with labels, return the best labels of texts.
 
 - labels come as columns of a `LabelSpace` that holds training labels alone, so that a label without
   training texts cannot be predicted;
 - linear baselines share one kind of features (`TextFeatures`) and see matrices only;
-- the model lies in the folder it was fitted into, in the library's own format.
+- the model is saved in the folder it was fitted into, in the library's own format.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from glocal.data.corpus import Corpus
 from glocal.lab.baselines.tfidf import TextFeatures
+from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
 
 __all__ = ["Baseline", "LinearBaseline", "Say", "best_of_pairs"]
@@ -26,16 +27,16 @@ Say = Callable[[str], None]
 
 
 def silent(text: str) -> None:
-    """Nobody is told."""
+    """Ignore a message."""
 
 
 class Baseline(ABC):
-    """A method of a library.
+    """A method of another library.
 
     Args:
-        settings: Of the library, by its own names.
-        threads: It may use.
-        seed: Of everything random, where the library takes one.
+        settings: Settings by the library's own names.
+        threads: Threads it may use.
+        seed: Random seed, where the library takes one.
     """
 
     def __init__(self, settings: Mapping[str, Any], *, threads: int = 1, seed: int = 0) -> None:
@@ -44,28 +45,29 @@ class Baseline(ABC):
 
     @abstractmethod
     def fit(self, train: Corpus, positives: Any, folder: Path, say: Say = silent) -> None:
-        """Learn, and leave the model in a folder.
+        """Learn, and save the model in a folder.
 
         Args:
             train: The texts.
             positives: Their labels, CSR (texts, labels).
-            folder: For the model; made if need be.
-            say: Is told how far it is; a percentage in the text is shown as progress.
+            folder: Folder for the model; made if it does not exist.
+            say: Receives messages; a percentage in one is shown as progress.
         """
 
     @abstractmethod
     def predict(self, texts: Sequence[str], k: int) -> Predictions:
-        """The best k labels of each text, or all where there are fewer."""
+        """Return the best k labels of each text, or all where there are fewer."""
 
 
 class LinearBaseline(Baseline):
     """A linear method over TF-IDF features.
 
     Args:
-        settings: Of the library, by its own names.
-        threads: It may use.
-        seed: Of everything random.
-        features: Unigram TF-IDF unless others are given.
+        settings: Settings by the library's own names.
+        threads: Threads it may use.
+        seed: Random seed.
+        features: The features; words by default.
+        progress: Called with (labels done, labels in all), by methods that learn label by label.
     """
 
     def __init__(
@@ -75,9 +77,10 @@ class LinearBaseline(Baseline):
         threads: int = 1,
         seed: int = 0,
         features: TextFeatures | None = None,
+        progress: Progress | None = None,
     ) -> None:
         super().__init__(settings, threads=threads, seed=seed)
-        self.features = features or TextFeatures()
+        self.features, self.progress = features or TextFeatures(), progress
         self.n_labels = 0
 
     def fit(self, train: Corpus, positives: Any, folder: Path, say: Say = silent) -> None:
@@ -102,11 +105,11 @@ class LinearBaseline(Baseline):
 
     @abstractmethod
     def predict_matrix(self, features: Any, k: int) -> Predictions:
-        """The best k labels of each row; k is at most the number of labels."""
+        """Return the best k labels of each row; k is at most the number of labels."""
 
 
 def best_of_pairs(rows: Iterable[Iterable[tuple[int, float]]], k: int) -> Predictions:
-    """Predictions from (label, score) pairs of each document; short rows end in empty slots."""
+    """Make predictions from (label, score) pairs of each text; short rows end in empty slots."""
     pairs = [list(row)[:k] for row in rows]
     indices = np.full((len(pairs), k), -1, dtype=np.int64)
     scores = np.full((len(pairs), k), -np.inf, dtype=np.float32)

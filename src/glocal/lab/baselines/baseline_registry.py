@@ -1,8 +1,8 @@
-"""The baselines by name: which library each comes from, its default and its matched setting.
+"""The baselines by name: their libraries, and their default and matched settings.
 
-The default is the library's own, as far as it goes for texts with several labels. The matched
-setting is the same for all linear ones, squared hinge with C = 1 solved to a tolerance of 0.1, so
-that rows differ in the method and not in the loss; for fastText it is a longer run.
+The default setting is the library's own, as far as it works for texts with several labels. The
+matched setting is the same for all linear ones, squared hinge with C = 1 solved to a tolerance of
+0.1, so that rows differ in the method and not in the loss; for fastText it is a longer run.
 """
 
 from __future__ import annotations
@@ -21,47 +21,50 @@ __all__ = ["BASELINES", "BaselineSpec", "baseline_spec", "build_baseline"]
 
 PIP = "pip install 'glocal[baselines]'"
 
+# The distribution and the imports that each module of this package needs.
+_NEEDS = {
+    "omikuji_trees": ("omikuji", ("omikuji", "sklearn")),
+    "napkinxc_plt": ("napkinxc", ("napkinxc", "sklearn")),
+    "linear_svm": ("scikit-learn", ("sklearn",)),
+    "fasttext_ova": ("fasttext-community", ("fasttext",)),
+}
 _BONSAI = {"cluster_balanced": False, "cluster_k": 100, "max_depth": 3}
 _NAPKIN = {"loss": "l2", "liblinear_c": 1.0, "liblinear_eps": 0.1}
 _PRUNED = {"prune": 0.01}
+_FASTTEXT = {"lr": 0.5, "epoch": 25}
 
 
 @dataclass(frozen=True)
 class BaselineSpec:
-    """A baseline that can be asked for.
+    """A baseline of the registry.
 
     Attributes:
-        name: On the command line.
-        title: In tables.
-        about: One line.
-        module: Of this package, and the class in it.
-        package: The library's distribution.
-        imports: What must be importable.
-        default: Settings that make the method what it is, where the library has several.
-        matched: The settings of the matched run.
+        title: Title in tables.
+        about: A description in one line.
+        path: Module of this package and class in it, as `module.Class`.
+        default: Settings that define the method, where the library has several.
+        matched: Settings of the matched run.
     """
 
-    name: str
     title: str
     about: str
-    module: tuple[str, str]
-    package: str
-    imports: tuple[str, ...]
+    path: str
     default: Mapping[str, Any] = field(default_factory=dict)
     matched: Mapping[str, Any] = field(default_factory=dict)
 
-    def settings(self, *, matched: bool) -> dict[str, Any]:
-        """The settings that are not the library's own."""
-        return dict(self.matched if matched else self.default)
+    @property
+    def package(self) -> str:
+        """Distribution of the library."""
+        return _NEEDS[self.path.partition(".")[0]][0]
 
     @property
-    def has_matched(self) -> bool:
-        """Whether the matched setting is another than the default."""
-        return self.matched != self.default
+    def imports(self) -> tuple[str, ...]:
+        """Modules that must be importable."""
+        return _NEEDS[self.path.partition(".")[0]][1]
 
     @property
     def version(self) -> str:
-        """Of the library; empty when it is not installed."""
+        """Version of the library; empty when it is not installed."""
         if any(find_spec(name) is None for name in self.imports):
             return ""
         try:
@@ -70,7 +73,7 @@ class BaselineSpec:
             return "unknown version"
 
     def check_installed(self) -> None:
-        """Refuse at once what could only fail later.
+        """Check that the library is installed.
 
         Raises:
             MissingExtraError: With the `pip install` line.
@@ -79,76 +82,51 @@ class BaselineSpec:
             features = ["scikit-learn"] if "sklearn" in self.imports else []
             needed = " and ".join(dict.fromkeys([self.package, *features]))
             raise MissingExtraError(
-                f"the baseline '{self.name}' needs {needed}, not all installed; run: {PIP}"
+                f"the baseline {self.title} needs {needed}, not all installed; run: {PIP}"
             )
 
 
-_SPECS = (
-    BaselineSpec(
-        "parabel",
-        "Parabel",
-        "three balanced 2-means label trees",
-        ("omikuji_trees", "OmikujiTrees"),
-        "omikuji",
-        ("omikuji", "sklearn"),
+BASELINES = {
+    "parabel": BaselineSpec(
+        "Parabel", "three balanced 2-means label trees", "omikuji_trees.OmikujiTrees"
     ),
-    BaselineSpec(
-        "bonsai",
+    "bonsai": BaselineSpec(
         "Bonsai",
         "three shallow label trees of 100 branches",
-        ("omikuji_trees", "OmikujiTrees"),
-        "omikuji",
-        ("omikuji", "sklearn"),
+        "omikuji_trees.OmikujiTrees",
         default=_BONSAI,
         matched=_BONSAI,
     ),
-    BaselineSpec(
-        "plt",
-        "PLT",
-        "a probabilistic label tree",
-        ("napkinxc_plt", "NapkinTree"),
-        "napkinxc",
-        ("napkinxc", "sklearn"),
-        matched=_NAPKIN,
+    "plt": BaselineSpec(
+        "PLT", "a probabilistic label tree", "napkinxc_plt.NapkinTree", matched=_NAPKIN
     ),
-    BaselineSpec(
-        "ovr",
+    "ovr": BaselineSpec(
         "one-vs-rest",
         "a linear classifier for each label",
-        ("napkinxc_plt", "NapkinOneVsRest"),
-        "napkinxc",
-        ("napkinxc", "sklearn"),
+        "napkinxc_plt.NapkinOneVsRest",
         matched=_NAPKIN,
     ),
-    BaselineSpec(
-        "svm",
+    "svm": BaselineSpec(
         "linear SVM",
         "a linear support vector machine for each label",
-        ("linear_svm", "LinearSVM"),
-        "scikit-learn",
-        ("sklearn",),
+        "linear_svm.LinearSVM",
         default=_PRUNED,
         matched={**_PRUNED, "C": 1.0, "tol": 0.1},
     ),
-    BaselineSpec(
-        "fasttext",
+    "fasttext": BaselineSpec(
         "fastText",
         "the mean of word vectors, one binary loss for each label",
-        ("fasttext_ova", "FastText"),
-        "fasttext-community",
-        ("fasttext",),
-        matched={"lr": 0.5, "epoch": 25},
+        "fasttext_ova.FastText",
+        matched=_FASTTEXT,
     ),
-)
-
-BASELINES = {spec.name: spec for spec in _SPECS}
+}
 
 
 def baseline_spec(name: str) -> BaselineSpec:
-    """A baseline by its name.
+    """Return a baseline by its name.
 
     Raises:
-        ConfigError: When there is none, with the nearest one.
+        ConfigError: If there is none, with the nearest one.
     """
     if name not in BASELINES:
         raise ConfigError(
@@ -161,16 +139,15 @@ def baseline_spec(name: str) -> BaselineSpec:
 def build_baseline(
     name: str, settings: Mapping[str, Any], *, threads: int = 1, seed: int = 0
 ) -> Baseline:
-    """A baseline that is not fitted yet.
+    """Return a baseline that is not fitted yet.
 
     Raises:
-        ConfigError: When there is none of this name.
-        MissingExtraError: When its library is not installed.
+        ConfigError: If there is none of this name.
+        MissingExtraError: If its library is not installed.
     """
     spec = baseline_spec(name)
     spec.check_installed()
-    module, class_name = spec.module
-    baseline: Baseline = getattr(
-        importlib.import_module(f"glocal.lab.baselines.{module}"), class_name
-    )(settings, threads=threads, seed=seed)
+    module, _, class_name = spec.path.partition(".")
+    found = importlib.import_module(f"glocal.lab.baselines.{module}")
+    baseline: Baseline = getattr(found, class_name)(settings, threads=threads, seed=seed)
     return baseline

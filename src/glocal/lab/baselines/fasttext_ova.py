@@ -1,9 +1,9 @@
 """fastText with one binary loss for each label (`loss="ova"`).
 
 - reads the same words as the TF-IDF baselines: two characters or more, lower-cased;
-- labels go by their column, and a word of a text that looks like one of fastText's labels is left
-  out, so that no text can bring labels of its own;
-- a learning rate at which the loss becomes NaN (on long texts) is halved, and that is said;
+- labels are written as their column, and words that look like fastText's labels are removed, so
+  that no text can add labels of its own;
+- a learning rate at which the loss becomes NaN (on long texts) is halved, and that is logged;
 - predicts lists of texts, which works with numpy 2 in every build of the library; its call for one
   text does not.
 """
@@ -27,12 +27,12 @@ __all__ = ["FastText"]
 
 _WORD = re.compile(r"\b\w\w+\b")
 _LABEL = "__label__"
-_USUAL_RATE = 0.1  # fastText's own
+_DEFAULT_RATE = 0.1  # fastText's own
 _HALVINGS = 6  # learning rates tried
 
 
 class FastText(Baseline):
-    """Settings are those of `fasttext.train_supervised`."""
+    """A mean of word vectors; settings are those of `fasttext.train_supervised`."""
 
     def fit(self, train: Corpus, positives: Any, folder: Path, say: Say = silent) -> None:
         """Write the texts that have labels to a file and train on it."""
@@ -46,7 +46,7 @@ class FastText(Baseline):
         self.model.save_model(str(folder / "model.bin"))
 
     def _train(self, fasttext: Any, path: Path, say: Say) -> Any:
-        settings = {"lr": _USUAL_RATE, **self.settings}
+        settings = {"lr": _DEFAULT_RATE, **self.settings}
         for _ in range(_HALVINGS):
             try:
                 return fasttext.train_supervised(
@@ -62,17 +62,17 @@ class FastText(Baseline):
                 if "NaN" not in str(error):
                     raise
                 rate, settings["lr"] = settings["lr"], settings["lr"] / 2
-                say(f"loss NaN at lr={rate:g}, once more with {settings['lr']:g}")
+                say(f"loss NaN at lr={rate:g}, trying {settings['lr']:g}")
         raise TrainingError(
             f"fastText's loss becomes NaN at every learning rate from "
             f"{settings['lr'] * 2**_HALVINGS:g} to {settings['lr'] * 2:g}"
         )
 
     def predict(self, texts: Sequence[str], k: int) -> Predictions:
-        """Probabilities of the best labels."""
+        """Return the probabilities of the best labels."""
         k = min(k, self.n_labels)
         names, chances = self.model.predict([_line(text) for text in texts], k=k)
-        # Sums of float32 may come out a little above 1.
+        # Sums of float32 may be a little above 1.
         rows = (
             zip((int(n[len(_LABEL) :]) for n in row), np.clip(p, 0.0, 1.0).tolist(), strict=True)
             for row, p in zip(names, chances, strict=True)

@@ -1,6 +1,6 @@
 """One linear support vector machine for each label (scikit-learn's LinearSVC, which is liblinear).
 
-- labels are learned side by side in threads, as liblinear computes outside Python's lock;
+- labels are learned in parallel threads, since liblinear releases Python's lock;
 - weights nearer to 0 than `prune` are dropped as soon as a label is learned (as in DiSMEC), so that
   no dense (features × labels) matrix is ever held;
 - scikit-learn scores a label without positives at 0, above most margins: such a label is never
@@ -19,41 +19,19 @@ from numpy.typing import NDArray
 
 from glocal.data.atomic import atomic_write
 from glocal.lab.baselines.baseline import LinearBaseline, Say
-from glocal.lab.baselines.tfidf import TextFeatures
 from glocal.metrics.topk_order import sort_topk
-from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
 
 __all__ = ["LinearSVM"]
 
-LABELS_BETWEEN_WORDS = 64  # labels learned between two words of progress
+LABELS_PER_MESSAGE = 64
 SCORES_AT_A_TIME = 1 << 22  # elements of a dense block of texts × labels
 
 Weights = tuple[NDArray[np.int32], NDArray[np.float32], float]
 
 
 class LinearSVM(LinearBaseline):
-    """One classifier for each label.
-
-    Args:
-        settings: Of LinearSVC, and `prune`, the smallest weight that is kept.
-        threads: Labels learned at a time.
-        seed: Of liblinear's order.
-        features: Unigram TF-IDF unless others are given.
-        progress: Called with (labels done, labels in all).
-    """
-
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        *,
-        threads: int = 1,
-        seed: int = 0,
-        features: TextFeatures | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        super().__init__(settings, threads=threads, seed=seed, features=features)
-        self.progress = progress
+    """One classifier for each label; settings are those of LinearSVC, and `prune`."""
 
     def fit_matrix(self, features: Any, positives: Any, folder: Path, say: Say) -> None:
         """Learn every label."""
@@ -64,19 +42,19 @@ class LinearSVM(LinearBaseline):
             columns.append(kept)
             values.append(weights)
             self.bias[label] = bias
-            self._tell(label + 1, say)
+            self._report(label + 1, say)
         self.weights = _matrix(columns, values, features.shape[1])
         self._save(folder / "model.safetensors")
 
-    def _tell(self, done: int, say: Say) -> None:
+    def _report(self, done: int, say: Say) -> None:
         if self.progress is not None:
             self.progress(done, self.n_labels)
-        if not done % LABELS_BETWEEN_WORDS or done == self.n_labels:
+        if not done % LABELS_PER_MESSAGE or done == self.n_labels:
             share = 100 * done / self.n_labels
             say(f"{share:.1f} % ({done:,} of {self.n_labels:,} labels)")
 
     def predict_matrix(self, features: Any, k: int) -> Predictions:
-        """Margins of the best labels, block by block."""
+        """Return the margins of the best labels, block by block."""
         rows = max(1, SCORES_AT_A_TIME // max(1, self.n_labels))
         parts = [
             self._best(features[start : start + rows], k)
@@ -107,7 +85,7 @@ class LinearSVM(LinearBaseline):
 def _learn_labels(
     features: Any, positives: Any, settings: Mapping[str, Any], threads: int
 ) -> Iterator[Weights]:
-    """The weights of each label, in order."""
+    """Yield the weights of each label, in order."""
     from sklearn.svm import LinearSVC
 
     options = dict(settings)
@@ -118,7 +96,7 @@ def _learn_labels(
     def learn(label: int) -> Weights:
         gold = np.zeros(features.shape[0], dtype=bool)
         gold[by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]] = True
-        if gold.all() or not gold.any():  # nothing to tell apart
+        if gold.all() or not gold.any():  # only one class
             return *nothing, np.inf if gold.any() else -np.inf
         model = LinearSVC(**options).fit(features, gold)
         kept = np.flatnonzero(np.abs(model.coef_[0]) > prune).astype(np.int32)
@@ -131,7 +109,7 @@ def _learn_labels(
 def _matrix(
     columns: list[NDArray[np.int32]], values: list[NDArray[np.float32]], n_features: int
 ) -> Any:
-    """CSR (features, labels) from the kept weights of each label."""
+    """Make a CSR matrix (features, labels) from the kept weights of each label."""
     from scipy.sparse import csc_matrix
 
     bounds = np.cumsum([0, *(len(kept) for kept in columns)])

@@ -1,8 +1,8 @@
 """Probabilistic label trees and one-vs-rest (NapkinXC).
 
 - the default loss is the logistic one with C = 10, the matched one the squared hinge with C = 1;
-- NapkinXC fills up with label 0 where more labels are asked for than there are, so k is kept within
-  them; for texts with several labels its one-vs-rest is called binary relevance (`BR`);
+- NapkinXC pads with label 0 where more labels are asked for than there are, so k is limited to
+  their number; its one-vs-rest for several labels is called binary relevance (`BR`);
 - the library writes its model while it learns.
 """
 
@@ -38,7 +38,7 @@ class NapkinTree(LinearBaseline):
         self.model.load()
 
     def predict_matrix(self, features: Any, k: int) -> Predictions:
-        """Probabilities of the best labels."""
+        """Return the probabilities of the best labels."""
         return best_of_pairs(self.model.predict_proba(features, top_k=k), k)
 
 

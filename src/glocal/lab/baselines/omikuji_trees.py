@@ -1,8 +1,8 @@
 """Parabel and Bonsai: forests of label trees (Omikuji).
 
 - Omikuji learns from a file in the format of the XMC repository, which is written to a temporary
-  folder; it refuses texts without features there, so those are left out of training;
-- it predicts one text a call, also one without features, which gets the labels of the priors.
+  folder; it refuses texts without features, so those are skipped in training;
+- it predicts one text per call; a text without features gets the labels of the priors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["OmikujiTrees"]
 
 
 class OmikujiTrees(LinearBaseline):
-    """Settings are Omikuji's hyper-parameters, and `beam_size` of the search."""
+    """Forests of label trees; settings are Omikuji's hyper-parameters, and `beam_size`."""
 
     def fit_matrix(self, features: Any, positives: Any, folder: Path, say: Say) -> None:
         """Write the texts with features to a file and train on it."""
@@ -34,20 +34,20 @@ class OmikujiTrees(LinearBaseline):
         filled = np.flatnonzero(np.diff(features.indptr))
         if not len(filled):
             raise DataError("no training text has a feature, so there is nothing to learn from")
-        if left_out := features.shape[0] - len(filled):
-            say(f"{left_out:,} texts without features are left out")
+        if skipped := features.shape[0] - len(filled):
+            say(f"skipped {skipped:,} texts without features")
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / "train.txt"
             _write_xmc(path, features[filled], positives[filled])
             try:
                 self.model = omikuji.Model.train_on_data(str(path), parameters, self.threads)
             except RuntimeError as error:
-                raise TrainingError(f"Omikuji gave up: {error}") from error
+                raise TrainingError(f"Omikuji failed: {error}") from error
         self.model.init_prediction_thread_pool(self.threads)
         self.model.save(str(folder))
 
     def predict_matrix(self, features: Any, k: int) -> Predictions:
-        """Row by row, as Omikuji has it."""
+        """Predict row by row."""
         beam_size = self.settings.get("beam_size", 10)
         bounds = features.indptr.tolist()
         columns, values = features.indices.tolist(), features.data.tolist()

@@ -1,8 +1,8 @@
 """TF-IDF features, the same for every linear baseline.
 
 Words of two characters or more, lower-cased, sublinear term frequency, rows of length 1, fitted on
-the training texts alone (scikit-learn's TfidfVectorizer); character 3- and 4-grams within words
-besides, if asked for. Texts without a known word have an empty row.
+the training texts alone (scikit-learn's TfidfVectorizer); on request also character 3- and 4-grams
+within words. Texts without a known word have an empty row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TextFeatures:
 
     Args:
         characters: Add character n-grams to the words.
-        extra: The extra to name when scikit-learn is missing.
+        extra: Extra of this package to name if scikit-learn is missing.
     """
 
     def __init__(self, *, characters: bool = False, extra: str = "baselines") -> None:
@@ -38,10 +38,10 @@ class TextFeatures:
             self.vectorizers.append(text.TfidfVectorizer(**grams, **common))
 
     def fit(self, train: Corpus) -> Any:
-        """Learn the words of the training texts; gives their rows, CSR (texts, features).
+        """Learn the words of the training texts; return their rows, CSR (texts, features).
 
         Raises:
-            DataError: When no text has a word.
+            DataError: If no text has a word.
         """
         try:
             return _side_by_side([v.fit_transform(_texts(train)) for v in self.vectorizers])
@@ -53,7 +53,7 @@ class TextFeatures:
             ) from error
 
     def transform(self, texts: Sequence[str]) -> Any:
-        """The rows of other texts, CSR (texts, features)."""
+        """Return the rows of other texts, CSR (texts, features)."""
         return _side_by_side([v.transform(texts) for v in self.vectorizers])
 
     def save(self, path: Path) -> None:

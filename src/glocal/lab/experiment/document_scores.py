@@ -1,7 +1,7 @@
-"""The scores of each test document of a row, kept so that rows can be compared at any time.
+"""Scores of each test text, kept so that two results can be compared at any time.
 
-Ranking metrics depend on the hits of a document and the number of its gold labels alone, so rows
-with different label spaces compare as they are.
+Ranking metrics depend only on the hits of a text and the number of its gold labels, so results
+with different label spaces can be compared directly.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MEASURED_ON = b"measured_on"
 def document_scores(
     found: Predictions, gold: Any, ks: Sequence[int], *, counts: NDArray[np.integer]
 ) -> dict[str, DocumentScores]:
-    """The ranking metrics of every document with gold; `counts` are those of the label space."""
+    """Return the ranking metrics of every text with gold; `counts` are the label space's."""
     scorer = Scorer(gold, depth=max(ks), counts=counts)
     names = [MetricName(family, k) for family in RANKING for k in ks]
     return {str(name): scorer.document_scores(name, found) for name in names}
@@ -45,12 +45,12 @@ def document_scores(
 def save_document_scores(
     folder: Path, scores: Mapping[str, DocumentScores], *, measured_on: str
 ) -> None:
-    """Write the scores beside a row's predictions.
+    """Write the scores into a job's folder.
 
     Args:
-        folder: The row's.
-        scores: By metric; means over the documents.
-        measured_on: Hash of the texts and their gold.
+        folder: The job's folder.
+        scores: Scores by metric.
+        measured_on: Fingerprint of the texts and their gold labels.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -62,10 +62,10 @@ def save_document_scores(
 
 
 def load_document_scores(folder: Path) -> tuple[dict[str, DocumentScores], str]:
-    """What `save_document_scores` wrote: the scores by metric, and the hash.
+    """Read what `save_document_scores` wrote: the scores by metric, and the fingerprint.
 
     Raises:
-        DataError: When there is none that can be read.
+        DataError: If there is no such file, or it cannot be read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -77,8 +77,8 @@ def load_document_scores(folder: Path) -> tuple[dict[str, DocumentScores], str]:
         measured_on = (table.schema.metadata or {})[_MEASURED_ON].decode()
     except (OSError, pa.ArrowException, KeyError) as error:
         raise DataError(
-            f"no scores of each document ({type(error).__name__}: {error}); `glocal baseline` and "
-            "`glocal benchmark` write them",
+            f"no scores of each text ({type(error).__name__}: {error}); expected the folder of a "
+            "baseline or of a benchmark row",
             path=path,
         ) from error
     columns = zip(table.column_names, table.columns, strict=True)
@@ -86,10 +86,10 @@ def load_document_scores(folder: Path) -> tuple[dict[str, DocumentScores], str]:
 
 
 def compare_folders(first: Path, second: Path) -> dict[str, BootstrapResult]:
-    """The first row minus the second for every metric both have, by paired bootstrap.
+    """Compare two folders by paired bootstrap: the first minus the second, by metric.
 
     Raises:
-        DataError: When they were measured on different texts.
+        DataError: If they were measured on different texts.
     """
     a, measured_on = load_document_scores(first)
     b = load_comparable(second, measured_on)
@@ -97,16 +97,16 @@ def compare_folders(first: Path, second: Path) -> dict[str, BootstrapResult]:
 
 
 def load_comparable(folder: Path, measured_on: str) -> dict[str, DocumentScores]:
-    """A row's scores by metric, of the texts and labels of this hash.
+    """Read the scores of a folder, by metric, for the texts of this fingerprint.
 
     Raises:
-        DataError: When there are none, or they are of other texts.
+        DataError: If there are none, or they belong to other texts.
     """
     scores, hashed = load_document_scores(folder)
     if hashed != measured_on:
         raise DataError(
-            "measured on different test texts or labels, so documents cannot be compared one by "
-            "one; measure both rows on the same file",
+            "measured on different test texts or labels, so texts cannot be compared one by one; "
+            "measure both on the same file",
             path=folder / FILE,
         )
     return scores

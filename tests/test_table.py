@@ -3,19 +3,19 @@ import io
 
 from rich.console import Console
 
-from glocal.lab.grid import Column, Grid
+from glocal.table import Column, Table, columns
 
 
 def example():
-    columns = [
-        Column("name", "text"),
-        Column("share"),
+    heads = [
+        *columns("text", "name"),
+        Column("share", "share"),
         Column("difference", "points"),
         Column("count", "count"),
         Column("other", "number"),
     ]
     rows = [("a|b [x]", 0.12345, -0.01, 12345, 0.00012345), ("none", None, float("nan"), None, 2)]
-    return Grid("Title [1]", columns, rows, note="A note.")
+    return Table("Title [1]", heads, rows, note="A note.")
 
 
 def test_markdown():
@@ -42,3 +42,13 @@ def test_terminal_shows_brackets_as_they_are():
     text = console.file.getvalue()
     for words in ("Title [1]", "a|b [x]", "12.3", "-1.0", "12,345", "–", "A note."):
         assert words in text
+
+
+def test_html_marks_the_best_share_and_escapes():
+    rows = [("a<b>", 0.5, 1), ("b", 0.75, 2), ("c", None, 3)]
+    heads = [*columns("text", "name"), *columns("share", "P@1"), *columns("count", "n")]
+    html = Table("T", heads, rows, note="x & y").html()
+    assert '<td class="text">a&lt;b&gt;</td><td class="">50.0</td><td class="">1</td>' in html
+    assert '<td class="best">75.0</td>' in html
+    assert html.count("best") == 1
+    assert "<p>x &amp; y</p>" in html

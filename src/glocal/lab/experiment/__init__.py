@@ -1,0 +1,1 @@
+"""The experiment runner: methods, jobs and their results, child processes, measurements."""

@@ -1,0 +1,180 @@
+"""Child processes: starting the one of a job, following its log, and what became of it.
+
+- Ctrl-C reaches a child through the parent only: the child is asked to stop, and a training run
+  saves its state; a second Ctrl-C ends it at once;
+- the last percentage in the log is shown as progress, whichever library printed it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glocal.errors import Interrupted
+from glocal.lab.experiment.jobs import Job, JobListener, JobState, Result
+from glocal.lab.experiment.worker import STAGE, STOPPED
+
+if TYPE_CHECKING:
+    from glocal.lab.experiment.runner import RunView
+
+__all__ = ["run_in_children", "usable_cores"]
+
+WORKER = ["-m", "glocal.lab.experiment.worker"]
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
+_POLL_SECONDS = 0.25
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+
+
+def usable_cores() -> int:
+    """Return the number of cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+class _Children:
+    """The child processes of a runner.
+
+    Args:
+        jobs: Jobs to run.
+        threads: Threads each child may use, where its job does not say.
+        view: Receives the events.
+    """
+
+    def __init__(self, jobs: Sequence[Job], threads: int, view: RunView) -> None:
+        self.jobs, self.threads, self.view = jobs, threads, view
+        self.stop, self.kill = threading.Event(), threading.Event()
+
+    def run(self, number: int, *, shown: bool) -> Result | None:
+        """Run one job; return its result, or None if the user stopped it."""
+        if self.stop.is_set():
+            return None
+        job = self.jobs[number]
+        job.blank.save(job.folder)
+        with self.view.start(number + 1, len(self.jobs), job.method) as listener:
+            status = self._watch(job, listener if shown else JobListener())
+        result = Result.load(job.folder)
+        if status == 0 and result is not None:
+            return result
+        if status == STOPPED:
+            self.stop.set()
+        if self.stop.is_set():
+            return None
+        error = _crash(status, job.folder / "log.txt")
+        result = replace(job.blank, state=JobState.FAILED, error=error)
+        result.save(job.folder)
+        return result
+
+    def _watch(self, job: Job, listener: JobListener) -> int:
+        """Start the child process and follow it to its end; return its exit status."""
+        threads = str(job.conditions.threads or self.threads)
+        environment = {**os.environ, **dict.fromkeys(_THREADS, threads), "PYTHONUNBUFFERED": "1"}
+        cache, log = job.folder / "cache", job.folder / "log.txt"
+        if job.conditions.timed:  # tokens found in a cache would make its training look cheap
+            environment["GLOCAL_CACHE"] = str(cache)
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, *WORKER, str(job.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        started, reader, asked = time.monotonic(), LogReader(log), False
+        while process.poll() is None:
+            if self.kill.is_set():
+                process.kill()
+            elif self.stop.is_set() and not asked:
+                process.terminate()
+                asked = True
+            reader.read()
+            listener.on_progress(reader.stage, time.monotonic() - started, reader.percent)
+            time.sleep(_POLL_SECONDS)
+        shutil.rmtree(cache, ignore_errors=True)
+        return process.returncode
+
+
+def run_in_children(jobs: Sequence[Job], children: int, *, out: Path, view: RunView) -> None:
+    """Run each job in a child process, `children` of them at a time.
+
+    Raises:
+        Interrupted: If the user stopped.
+    """
+    if not jobs:
+        return
+    children = min(children, len(jobs))
+    processes = _Children(jobs, max(1, usable_cores() // children), view)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out, prefix=".splits-") as folder:
+        written = jobs[0].splits.write(Path(folder))
+        for job in jobs:
+            job.save(written)
+        with ThreadPoolExecutor(children) as pool:
+            # Of several children at a time, none shows its progress.
+            shown = children == 1
+            futures = [pool.submit(processes.run, n, shown=shown) for n in range(len(jobs))]
+            try:
+                for future in as_completed(futures):
+                    if (result := future.result()) is not None:
+                        view.on_end(result, kept=False)
+            except KeyboardInterrupt:
+                processes.stop.set()
+                with contextlib.suppress(KeyboardInterrupt):
+                    wait(futures)
+                processes.kill.set()
+    if processes.stop.is_set():
+        raise Interrupted(
+            "stopped; finished results are kept, and the same command continues from here"
+        )
+
+
+class LogReader:
+    """Follows a log: its stage, and the last percentage since any other line.
+
+    Args:
+        path: The log.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.position, self.rest = path, 0, ""
+        self.stage = "starting"
+        self.percent: float | None = None
+
+    def read(self) -> None:
+        """Read what is new; a bar may grow on a line that has not ended yet."""
+        with self.path.open("rb") as file:
+            file.seek(self.position)
+            text = self.rest + file.read().decode(errors="replace")
+            self.position = file.tell()
+        *lines, self.rest = re.split(r"[\r\n]+", text)
+        for line in lines:
+            if line.startswith(STAGE):
+                self.stage = line.removeprefix(STAGE)
+            if line.strip():
+                self.percent = _last_percent(line)
+        growing = _last_percent(self.rest)
+        self.percent = self.percent if growing is None else growing
+
+
+def _last_percent(line: str) -> float | None:
+    found = _PERCENT.findall(line)
+    return min(100.0, float(found[-1])) if found else None
+
+
+def _crash(status: int, log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    last = f": {lines[-1].strip()[:200]}" if lines else ""
+    killed = " (out of memory?)" if status in (-9, 137) else ""
+    return f"its process ended with status {status}{killed}{last}; see {log}"

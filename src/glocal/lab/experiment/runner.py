@@ -1,0 +1,284 @@
+"""The experiment runner: runs jobs so that nothing finished is lost.
+
+- run again, it skips finished jobs, resumes interrupted ones and tries failed ones again; where
+  only the texts measured on have changed, a trained model is measured without training;
+- a result that other jobs have of the same settings and texts is copied (`reuse`);
+- a job that fails is recorded with its reason, and the others go on;
+- jobs run in this process, or in child processes (`children`), so that seconds, memory and a crash
+  are the job's alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from glocal.config import Recipe, recipe_from_mapping
+from glocal.config.expert_names import parse_experts
+from glocal.errors import ConfigError, DataError, GlocalError, Interrupted
+from glocal.lab.experiment.jobs import Job, JobListener, JobState, Result
+from glocal.lab.experiment.methods import RECIPE, Method
+
+__all__ = ["RunView", "Runner", "encoder_layers", "finished_in", "results_in", "run_job"]
+
+logger = logging.getLogger(__name__)
+
+
+class RunView:
+    """Receives the events of a runner; does nothing, subclasses show them."""
+
+    def on_reuse(self, number: int, total: int) -> None:
+        """This many results were copied from other folders."""
+
+    def start(
+        self, number: int, total: int, method: Method
+    ) -> contextlib.AbstractContextManager[JobListener]:
+        """Return the listener of a job that starts; it is closed when the job ends."""
+        return contextlib.nullcontext(JobListener())
+
+    def on_end(self, result: Result, *, kept: bool) -> None:
+        """A job has ended, or was found finished."""
+
+
+class Runner:
+    """Runs jobs.
+
+    Args:
+        jobs: In the order of the table.
+        out: The folder they share.
+        reuse: Folders of other experiments; results they have of the same settings and texts are
+            copied, models stay where they are.
+
+    Raises:
+        ConfigError: If `out` cannot be used: it is a file, or holds results of an older version.
+    """
+
+    def __init__(self, jobs: Sequence[Job], *, out: Path, reuse: Sequence[Path] = ()) -> None:
+        self.jobs, self.out, self.reuse = jobs, out, reuse
+        if out.exists() and not out.is_dir():
+            raise ConfigError(f"{out} is a file; expected a folder for models and results")
+        if any((out / name).is_dir() for name in ("results", "rows")):
+            raise ConfigError(
+                f"{out} holds results of an older version of glocal, which cannot be read; choose "
+                "another folder"
+            )
+
+    def run(
+        self,
+        names: Sequence[str] = (),
+        *,
+        children: int = 0,
+        overwrite: bool = False,
+        view: RunView | None = None,
+    ) -> list[Result]:
+        """Run the jobs that are not finished; return all results, in order.
+
+        Args:
+            names: Only the jobs of these methods.
+            children: Child processes at a time; 0 runs the jobs in this process.
+            overwrite: Discard earlier results and models first.
+            view: Receives the events.
+
+        Raises:
+            ConfigError: Before anything is trained: if a recipe cannot be built, or if an earlier
+                result has other settings or training texts.
+            Interrupted: If the user stopped; finished jobs are kept, others resume.
+        """
+        from glocal.lab.experiment.child_process import run_in_children
+
+        view = view or RunView()
+        chosen = [job for job in self.jobs if not names or job.method.name in names]
+        check_experts([job.method for job in chosen])
+        if overwrite:
+            _discard(chosen)
+        _check_earlier(chosen)
+        if self.reuse:
+            view.on_reuse(_copy_results(chosen, self.reuse), len(chosen))
+        waiting = []
+        for job in chosen:
+            found = Result.load(job.folder)
+            if found is not None and found.is_done and found.measured_on == job.blank.measured_on:
+                view.on_end(found, kept=True)
+            else:
+                waiting.append(job)
+        if children:
+            run_in_children(waiting, children, out=self.out, view=view)
+        else:
+            _run_here(waiting, view)
+        return self.results()
+
+    def results(self) -> list[Result]:
+        """Return the results there are of these jobs, in order."""
+        found = [(job.blank, Result.load(job.folder)) for job in self.jobs]
+        return [
+            result
+            for blank, result in found
+            if result
+            and (result.trained_on, result.measured_on) == (blank.trained_on, blank.measured_on)
+        ]
+
+
+def _run_here(jobs: Sequence[Job], view: RunView) -> None:
+    for number, job in enumerate(jobs, 1):
+        with view.start(number, len(jobs), job.method) as listener:
+            result = run_job(job, listener)
+        view.on_end(result, kept=False)
+
+
+def run_job(job: Job, listener: JobListener) -> Result:
+    """Train and measure in this process; an error becomes the result's.
+
+    Raises:
+        Interrupted: If the user stopped; the run's state is saved.
+    """
+    from glocal.lab.experiment.measure_job import measure_job
+
+    try:
+        result = measure_job(job, listener)
+    except Interrupted as error:
+        raise Interrupted(
+            f"stopped while training '{job.method.name}'; finished results are kept, and the same "
+            "command continues from here"
+        ) from error
+    except Exception as error:
+        logger.debug("%s failed", job.method.name, exc_info=True)
+        first = (str(error).splitlines() or [""])[0]
+        reason = first if isinstance(error, GlocalError) else f"{type(error).__name__}: {first}"
+        result = replace(job.blank, state=JobState.FAILED, error=reason)
+    result.save(job.folder)
+    _free_memory()
+    return result
+
+
+def _free_memory() -> None:
+    """Give the memory of one model back before the next is built."""
+    import sys
+
+    gc.collect()
+    torch = sys.modules.get("torch")  # baselines do not load it
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+# --- earlier results -------------------------------------------------------------------------
+
+
+def results_in(folder: Path) -> Iterator[Result]:
+    """Yield the results of every job below a folder, skipping files of other kinds."""
+    for path in sorted(folder.rglob("result.json")):
+        with contextlib.suppress(DataError):
+            result = Result.load(path.parent)
+            if result is not None:
+                yield result
+
+
+def finished_in(folders: Sequence[Path]) -> dict[str, list[Result]]:
+    """Return the finished results below some folders by what they were trained on.
+
+    Raises:
+        ConfigError: If a folder has none.
+    """
+    found: dict[str, list[Result]] = {}
+    empty = []
+    for folder in folders:
+        results = [result for result in results_in(folder) if result.is_done]
+        empty += [] if results else [str(folder)]
+        for result in results:
+            found.setdefault(result.trained_on, []).append(result)
+    if empty:
+        raise ConfigError(
+            f"no finished results to reuse in {', '.join(empty)}; give the output folder of "
+            "another experiment"
+        )
+    return found
+
+
+def _copy_results(jobs: Sequence[Job], folders: Sequence[Path]) -> int:
+    """Copy results that other jobs have of the same settings and texts; return how many."""
+    others = finished_in(folders)
+    copied = 0
+    for job in jobs:
+        earlier = Result.load(job.folder)
+        same = [r for r in others.get(job.blank.trained_on, ()) if r.serves(job.blank)]
+        if same and not (earlier is not None and earlier.serves(job.blank)):
+            best = max(same, key=lambda result: len(result.parts))
+            kept = replace(best, method=job.method, measured_on=job.blank.measured_on)
+            kept.save(job.folder)
+            copied += 1
+    return copied
+
+
+def _discard(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        for name in ("result.json", "spent.json"):
+            (job.folder / name).unlink(missing_ok=True)
+        for name in ("model", "model.run"):
+            shutil.rmtree(job.folder / name, ignore_errors=True)
+
+
+def _check_earlier(jobs: Sequence[Job]) -> None:
+    problems = []
+    for job in jobs:
+        earlier, now = Result.load(job.folder), job.blank
+        if earlier is None or earlier.trained_on == now.trained_on:
+            continue
+        changed = _differences(earlier.method.settings, now.method.settings)
+        if earlier.method.library != now.method.library:
+            changed.append(f"{earlier.method.library} (now {now.method.library})")
+        problems.append(
+            f"'{job.method.name}' in {job.folder} was trained with "
+            f"{', '.join(changed) or 'other training or dev texts'}; repeat the command as it was, "
+            "choose another output folder, or overwrite the results"
+        )
+    if problems:
+        raise ConfigError(problems)
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:
+    found: list[str] = []
+    for key, value in now.items():
+        old = before.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            found += _differences(old, value, f"{where}{key}.")
+        elif old != value and f"{where}{key}" != "description":
+            found.append(f"{where}{key}={old} (now {value})")
+    return found
+
+
+def check_experts(methods: Sequence[Method]) -> None:
+    """Check the experts of all recipes against the layers of their encoders.
+
+    Raises:
+        ConfigError: With every problem and its method.
+    """
+    layers: dict[str, int] = {}
+    problems = []
+    for method in methods:
+        if method.kind != RECIPE:
+            continue
+        recipe = recipe_from_mapping(method.settings)
+        name = f"{recipe.reader.encode} {recipe.encoder.name}"
+        if name not in layers:
+            layers[name] = encoder_layers(recipe)
+        try:
+            parse_experts(recipe.experts, layers[name])
+        except ConfigError as error:
+            problems += [f"variant '{method.name}': {problem}" for problem in error.problems]
+    if problems:
+        raise ConfigError(problems)
+
+
+def encoder_layers(recipe: Recipe) -> int:
+    """Return the number of layers of a recipe's encoder."""
+    from glocal.encoders.loading import load_pretrained, n_layers
+
+    if recipe.reader.encode == "static":
+        return 0
+    model, _ = load_pretrained(recipe.encoder)
+    return n_layers(model)

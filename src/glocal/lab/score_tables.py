@@ -1,0 +1,109 @@
+"""Score tables that several analyses share: ranking metrics, and macro scores by frequency band."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from glocal.config import Recipe
+from glocal.lab.experiment.jobs import Result
+from glocal.predict.evaluation import COMBINED, OVERALL, UNSEEN
+from glocal.table import Cell, Table, columns
+
+__all__ = [
+    "GROUPS",
+    "MACRO",
+    "K",
+    "Macro",
+    "band_names",
+    "band_table",
+    "band_values",
+    "macro_of",
+    "percent",
+    "score_table",
+    "shared_settings",
+]
+
+K = "5"  # cut-off of macro scores
+MACRO = {"P": "precision", "R": "recall", "F": "f1"}
+GROUPS = {"all_labels": "over all labels of a band", "with_gold": "over labels with gold"}
+
+Macro = Mapping[str, Mapping[str, Mapping[str, float | None]]]  # by band, group and score
+
+
+def score_table(
+    title: str,
+    head: str,
+    rows: Iterable[tuple[Result, str]],
+    metrics: Sequence[str],
+    *,
+    deduplicated: bool = False,
+    note: str = "",
+) -> Table:
+    """Make a table of metrics with a row for each result and part."""
+    table = Table(title, [*columns("text", head), *columns("share", *metrics)], note=note)
+    for result, part in rows:
+        scores = (result.score(name, part, deduplicated=deduplicated) for name in metrics)
+        table.rows.append((result.title, *scores))
+    return table
+
+
+def macro_of(result: Result, part: str = COMBINED) -> Macro:
+    """Return the macro scores at 5 of a result's part."""
+    macro: Macro = result.report["macro"][part][K]
+    return macro
+
+
+def band_names(macros: Iterable[Macro], *, overall: bool = False) -> list[str]:
+    """Return the frequency bands in order, without labels that have no training text."""
+    skipped = {UNSEEN} if overall else {UNSEEN, OVERALL}
+    return [b for b in dict.fromkeys(b for macro in macros for b in macro) if b not in skipped]
+
+
+def band_values(
+    macro: Macro, bands: Sequence[str], group: str, letters: Iterable[str] = MACRO
+) -> list[Cell]:
+    """Return the macro scores of one group, band by band."""
+    return [
+        macro[band][group][MACRO[letter]] if band in macro else None
+        for band in bands
+        for letter in letters
+    ]
+
+
+def band_table(
+    title: str,
+    head: str,
+    macros: Sequence[tuple[str, Macro]],
+    group: str,
+    *,
+    letters: Sequence[str] = tuple(MACRO),
+    overall: bool = False,
+    note: str = "",
+) -> Table:
+    """Make a table of macro scores by band with a row for each name and its scores."""
+    bands = band_names((macro for _, macro in macros), overall=overall)
+    names = [f"{b} {x}" if len(letters) > 1 else b for b in bands for x in letters]
+    table = Table(title, [*columns("text", head), *columns("share", *names)], note=note)
+    for name, macro in macros:
+        table.rows.append((name, *band_values(macro, bands, group, letters)))
+    return table
+
+
+def percent(value: float | None) -> float | None:
+    """Turn a fraction into a percentage for a plot."""
+    return None if value is None else 100 * value
+
+
+def shared_settings(recipes: Sequence[Recipe]) -> str:
+    """Say which main settings all recipes have in common."""
+    facts: dict[str, set[Any]] = {
+        "encoder {}": {r.encoder.name for r in recipes},
+        "{} tokens": {r.encoder.tokens_read for r in recipes},
+        "{} epochs": {r.train.epochs for r in recipes},
+        "batches of {}": {r.train.batch_size for r in recipes},
+        "seed {}": {r.train.seed for r in recipes},
+        "candidates {}": {r.candidates.mode for r in recipes},
+    }
+    shared = [text.format(*values) for text, values in facts.items() if len(values) == 1]
+    return f"Budget of every variant: {', '.join(shared)}."
