@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from glocal.errors import ConfigError
 
 __all__ = [
+    "ENCODER_KINDS",
     "OPEN_EXPERTS",
     "SPARSE_EXPERT",
     "TEACHER",
     "ExpertSpec",
     "check_expert_names",
+    "expert_kinds",
+    "expert_problems",
     "parse_experts",
 ]
 
-OPEN_EXPERTS = ("auto",)  # of a recipe that leaves them to the plan
+OPEN_EXPERTS = ("auto",)  # a recipe that leaves the choice of experts to the plan
 
 TEACHER, SPARSE_EXPERT = "T", "S"  # read no layer of the encoder
+ENCODER_KINDS = frozenset("DAR")  # read a layer of the encoder
 
 _NAMED: dict[str, Callable[[int], int]] = {
     "last": lambda n: n,
@@ -41,66 +45,64 @@ class ExpertSpec:
     layers: tuple[int, ...]
 
 
-def check_expert_names(names: Sequence[str]) -> None:
-    """Refuse what would be wrong with any encoder; `auto` leaves the experts open.
-
-    Raises:
-        ConfigError: With every problem: an empty list, a repeated or malformed name.
-    """
-    problems = [] if tuple(names) == OPEN_EXPERTS else _problems(names)
-    if problems:
-        raise ConfigError(problems)
+def expert_kinds(names: Iterable[str]) -> set[str]:
+    """Return the kinds of the experts: D, A, R, T or S."""
+    return {name[:1] for name in names}
 
 
 def parse_experts(names: Sequence[str], n_layers: int) -> list[ExpertSpec]:
-    """Resolve expert names for an encoder of so many layers.
+    """Return the experts with the layers they read in an encoder of `n_layers` layers.
 
     Raises:
         ConfigError: With every problem: an empty list, a repeated or malformed name, a layer the
             encoder does not have.
     """
-    problems = _problems(names)
-    specs = [spec for name in names if (spec := _parse(name, n_layers, problems))]
+    problems = expert_problems(names, n_layers)
     if problems:
         raise ConfigError(problems)
-    return specs
+    return [ExpertSpec(name, name[:1], tuple(_layers(name, n_layers))) for name in names]
 
 
-def _problems(names: Sequence[str]) -> list[str]:
-    """What is wrong with the names by themselves."""
+def check_expert_names(names: Sequence[str]) -> None:
+    """Refuse names that are wrong for any encoder; `auto` leaves the experts open.
+
+    Raises:
+        ConfigError: With every problem.
+    """
+    problems = [] if tuple(names) == OPEN_EXPERTS else expert_problems(names)
+    if problems:
+        raise ConfigError(problems)
+
+
+def expert_problems(names: Sequence[str], n_layers: int | None = None) -> list[str]:
+    """Return the problems of expert names.
+
+    Args:
+        names: The experts of a recipe.
+        n_layers: Layers of the encoder; layers are not checked without it.
+    """
     problems = [] if names else ["'experts' is empty; name at least one, such as D-last"]
     for name in names:
         match = _PATTERN.fullmatch(name)
         if match is None and name not in {TEACHER, SPARSE_EXPERT}:
             problems.append(
-                f"expert '{name}' is not of the form D-n, A-n, R-n, D-(m+n), T or S, n a layer, "
-                "`middle` or `last`"
+                f"expert '{name}' is not of the form D-n, A-n, R-n, D-(m+n), T or S, where n is a "
+                "layer, `middle` or `last`"
             )
         elif match is not None and match["many"] and match["kind"] != "D":
             problems.append(f"expert '{name}': only document experts concatenate layers")
-    for name in {n for n in names if list(names).count(n) > 1}:
-        problems.append(f"expert '{name}' is listed more than once")
-    return problems
+        elif n_layers is not None:
+            problems += [
+                f"expert '{name}': layer {layer} does not exist; the encoder has layers 0 to "
+                f"{n_layers}"
+                for layer in _layers(name, n_layers)
+                if layer > n_layers
+            ]
+    repeated = dict.fromkeys(n for n in names if list(names).count(n) > 1)
+    return problems + [f"expert '{name}' is listed more than once" for name in repeated]
 
 
-def _parse(name: str, n_layers: int, problems: list[str]) -> ExpertSpec | None:
-    """A name of the right form; None for another, which `_problems` tells of."""
-    if name in {TEACHER, SPARSE_EXPERT}:
-        return ExpertSpec(name, name, ())
+def _layers(name: str, n_layers: int) -> list[int]:
     match = _PATTERN.fullmatch(name)
-    if match is None:
-        return None
-    words = (match["many"] or match["one"]).split("+")
-    layers = tuple(_layer(word, n_layers, name, problems) for word in words)
-    return ExpertSpec(name, match["kind"], layers)
-
-
-def _layer(word: str, n_layers: int, name: str, problems: list[str]) -> int:
-    if word in _NAMED:
-        return _NAMED[word](n_layers)
-    if int(word) > n_layers:
-        problems.append(
-            f"expert '{name}': layer {word} does not exist; the encoder has layers 0 to {n_layers}"
-        )
-        return 0
-    return int(word)
+    words = [] if match is None else (match["many"] or match["one"]).split("+")
+    return [_NAMED[word](n_layers) if word in _NAMED else int(word) for word in words]

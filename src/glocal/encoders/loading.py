@@ -6,6 +6,7 @@ Names: a named encoder such as `minilm` (`glocal.encoders.named`), a local folde
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,16 @@ from glocal.encoders.named import NAMED_ENCODERS, encoder_folder
 from glocal.encoders.tokenizer import TextTokenizer, TokenizerFacts
 from glocal.errors import ModelError
 
-__all__ = ["load_pretrained", "model_from_config", "n_layers"]
+__all__ = [
+    "check_weights",
+    "load_encoder_tokenizer",
+    "load_pretrained",
+    "model_from_config",
+    "read_config",
+]
+
+_RANDOM, _TINY_NAME = "random:", "random:tiny"
+_WEIGHT_FILES = (".safetensors", ".bin")
 
 _TINY = {
     "model_type": "bert",
@@ -31,15 +41,41 @@ _TINY = {
 
 def load_pretrained(config: EncoderConfig) -> tuple[Any, TextTokenizer]:
     """The encoder model (without task head) and its tokenizer."""
-    if config.name == "random:tiny":
-        return _tiny(config)
-    random, _, rest = config.name.partition("random:")
-    name = rest if config.name.startswith("random:") else random
-    source = str(encoder_folder(name)) if name in NAMED_ENCODERS else name
-    tokenizer = TextTokenizer.load(_snapshot(source))
-    if config.name.startswith("random:"):
-        return model_from_config(_read_config(source), config), tokenizer
+    source, is_random = _locate(config.name)
+    tokenizer = load_encoder_tokenizer(config.name)
+    if is_random:
+        return model_from_config(read_config(config.name), config), tokenizer
     return _load_weights(source, config), tokenizer
+
+
+def load_encoder_tokenizer(name: str) -> TextTokenizer:
+    """Return the tokenizer of an encoder."""
+    return _tiny_tokenizer() if name == _TINY_NAME else TextTokenizer.load(_snapshot(name))
+
+
+def read_config(name: str) -> dict[str, Any]:
+    """Return the `config.json` of an encoder as a mapping."""
+    if name == _TINY_NAME:
+        return {**_TINY, "vocab_size": _tiny_tokenizer().vocab_size}
+    path = Path(_snapshot(name)) / "config.json"
+    try:
+        mapping: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read the encoder's configuration {path}: {error}") from error
+    return mapping
+
+
+def check_weights(name: str) -> None:
+    """Refuse a local folder without weights, before anything needs them.
+
+    Raises:
+        ModelError: There are none.
+    """
+    source, is_random = _locate(name)
+    if is_random or not Path(source).is_dir():
+        return
+    if not any(file.suffix in _WEIGHT_FILES for file in Path(source).iterdir()):
+        raise _not_found(source, FileNotFoundError("the folder holds no weights"))
 
 
 def model_from_config(mapping: dict[str, Any], config: EncoderConfig) -> Any:
@@ -61,13 +97,15 @@ def model_from_config(mapping: dict[str, Any], config: EncoderConfig) -> Any:
     return build(model_config, attn_implementation=_attention(config))
 
 
-def n_layers(model: Any) -> int:
-    """How many layers an encoder has, before it is cut."""
-    return int(model.config.num_hidden_layers)
+def _locate(name: str) -> tuple[str, bool]:
+    """Return an encoder's folder or hub id, and whether its weights are to be random."""
+    plain = name.removeprefix(_RANDOM)
+    return (str(encoder_folder(plain)) if plain in NAMED_ENCODERS else plain), plain != name
 
 
-def _snapshot(source: str) -> str:
-    """A local folder for a hub id, so that its tokenizer.json can be read."""
+def _snapshot(name: str) -> str:
+    """Return a local folder with an encoder's configuration and tokenizer."""
+    source, _ = _locate(name)
     if Path(source).is_dir():
         return source
     from huggingface_hub import snapshot_download
@@ -78,17 +116,6 @@ def _snapshot(source: str) -> str:
         )
     except Exception as error:  # the hub client raises many kinds
         raise _not_found(source, error) from error
-
-
-def _read_config(source: str) -> dict[str, Any]:
-    import json
-
-    path = Path(source) / "config.json"
-    try:
-        mapping: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read the encoder's configuration {path}: {error}") from error
-    return mapping
 
 
 def _load_weights(source: str, config: EncoderConfig) -> Any:
@@ -118,11 +145,6 @@ def _not_found(source: str, error: Exception) -> ModelError:
         "(expected the name of an encoder, a local folder with config.json, weights and tokenizer, "
         "or a hub id)"
     )
-
-
-def _tiny(config: EncoderConfig) -> tuple[Any, TextTokenizer]:
-    tokenizer = _tiny_tokenizer()
-    return model_from_config({**_TINY, "vocab_size": tokenizer.vocab_size}, config), tokenizer
 
 
 def _tiny_tokenizer() -> TextTokenizer:
