@@ -3,7 +3,10 @@
 import numpy as np
 
 from glocal.config import load_recipe
+from glocal.config.resolve import check, resolve
 from glocal.data.corpus import Corpus
+from glocal.encoders.read_facts import read_encoder_facts
+from glocal.systems import registry
 
 ANIMALS = ["cat", "dog", "owl", "fox", "bee", "hen", "pig", "cow", "ant", "bat"]
 COLOURS = ["red", "blue", "green", "white", "black"]
@@ -41,12 +44,24 @@ def tiny_recipe(name="glocalxml", *overrides):
     return load_recipe(name, [*FAST, *overrides])
 
 
+def resolved(recipe, n_labels=1, device_type="cpu"):
+    """The recipe with nothing open, as for a run on data of this size."""
+    checked = check(recipe, read_encoder_facts)
+    return resolve(checked, n_labels=n_labels, device_type=device_type)
+
+
+def build_system(recipe, statistics, *, device_type="cpu", **options):
+    """A new system from a recipe as written, and its tokenizer."""
+    settled = resolved(recipe, statistics.n_labels, device_type)
+    return registry.build_system(settled, statistics, **options)
+
+
 def taught(recipe, corpus, labels, table=None):
     """Statistics of the labels, word vectors and the companions training reads."""
+
     from glocal.companions.companion import FitInputs
     from glocal.companions.companion_list import Companions, word_vectors
     from glocal.companions.teacher.teacher_model import Teacher
-    from glocal.systems.label_texts import uses_label_text
     from glocal.systems.system import LabelStatistics
     from glocal.vocabulary.label_text import label_texts
 
@@ -54,7 +69,7 @@ def taught(recipe, corpus, labels, table=None):
     inputs = FitInputs(recipe, corpus, labels, table, vectors)
     companions = Companions([Teacher.fit(inputs)] if Teacher.is_used_by(recipe) else [])
     starts = companions.label_vectors()
-    texts = label_texts(labels, table) if uses_label_text(recipe) else None
+    texts = label_texts(labels, table) if recipe.uses_label_text else None
     return LabelStatistics(labels.counts, labels.n_documents, starts, texts), vectors, companions
 
 

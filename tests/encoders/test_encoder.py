@@ -1,11 +1,9 @@
 import numpy as np
-import pytest
 import torch
 
 from glocal.config import EncoderConfig
 from glocal.encoders.encoder import Encoder
 from glocal.encoders.loading import load_pretrained
-from glocal.errors import ConfigError
 from tests.collating import collate
 
 
@@ -30,11 +28,6 @@ def test_layers_above_the_highest_one_are_neither_run_nor_kept():
     assert len(cut.model.encoder.layer) == 1
     assert cut.model.config.num_hidden_layers == 1
     assert cut.total_layers == 2
-
-
-def test_a_layer_the_encoder_does_not_have():
-    with pytest.raises(ConfigError, match="layer 3 was asked for, but the encoder has 2"):
-        tiny([3])
 
 
 def test_compute_dtype_keeps_weights_and_reaches_their_gradients():

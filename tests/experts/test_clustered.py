@@ -9,11 +9,10 @@ from glocal.experts.document import DocumentExpert
 from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import label_clusters
 from glocal.predict.predictor import Predictor
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
 from tests.collating import collate
-from tests.tiny import tiny_corpus, tiny_recipe
+from tests.tiny import build_system, tiny_corpus, tiny_recipe
 
 COUNTS = np.array([3, 0, 14, 1, 60, 0, 2, 7, 1, 25, 4, 1, 2])
 CLUSTERED = ["document.head=aplc", "aplc.partition=[0.4, 0.3, 0.3]"]

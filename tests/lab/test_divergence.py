@@ -8,10 +8,9 @@ from glocal.errors import ConfigError
 from glocal.lab.divergence import batch_divergence, bernoulli_jsd, expert_divergence
 from glocal.predict.predictor import Predictor
 from glocal.storage.model_directory import StoredModel
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from tests.collating import collate
-from tests.tiny import tiny_corpus, tiny_recipe
+from tests.tiny import build_system, tiny_corpus, tiny_recipe
 
 
 def predictor(*overrides):

@@ -11,9 +11,8 @@ from glocal.predict.predictor import Predictor
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination
 from glocal.storage.model_directory import StoredModel
-from glocal.systems.registry import build_system
 from glocal.vocabulary.label_space import LabelSpace
-from tests.tiny import SYSTEM_RECIPES, taught, tiny_corpus, tiny_recipe
+from tests.tiny import SYSTEM_RECIPES, build_system, taught, tiny_corpus, tiny_recipe
 
 TEXTS = [document.text for document in tiny_corpus(9, seed=1).documents()]
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from glocal.ranking.combination import Combination
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from tests.collating import collate
-from tests.tiny import tiny_recipe
+from tests.tiny import build_system, tiny_recipe
 
 COUNTS = np.array([50, 1, 0, 7, 300, 2, 2, 19, 1, 88])  # one label without a training text
 COMBINATION = Combination({"D-last": 0.8, "A-1": 0.3}, -0.5, -0.6)

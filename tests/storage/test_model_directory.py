@@ -23,10 +23,9 @@ from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination
 from glocal.storage import model_directory as store
 from glocal.storage.model_directory import StoredModel, load_model, read_labels, save_model
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from glocal.vocabulary.label_space import LabelSpace
-from tests.tiny import tiny_corpus, tiny_recipe
+from tests.tiny import build_system, tiny_corpus, tiny_recipe
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 

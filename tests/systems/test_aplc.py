@@ -14,12 +14,11 @@ from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import label_clusters
 from glocal.predict.predictor import Predictor
 from glocal.ranking.aplc_topk import aplc_topk
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
 from tests.collating import collate
 from tests.encoders.folders import xlnet_folder
-from tests.tiny import tiny_corpus, tiny_recipe
+from tests.tiny import build_system, tiny_corpus, tiny_recipe
 
 COUNTS = np.array([3, 0, 14, 1, 60, 0, 2, 7, 1, 25, 4, 1, 2])
 

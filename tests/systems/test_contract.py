@@ -20,11 +20,10 @@ from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration
 from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.mixture import ExpertMixture
-from glocal.systems.registry import build_system
 from glocal.systems.system import TrainingPosition
 from glocal.vocabulary.label_space import LabelSpace
 from tests.collating import collate
-from tests.tiny import SYSTEM_RECIPES, taught, tiny_corpus, tiny_recipe
+from tests.tiny import SYSTEM_RECIPES, build_system, taught, tiny_corpus, tiny_recipe
 from tests.train.runs import (
     Recorder,
     assert_same_run,

@@ -8,11 +8,10 @@ from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
 from glocal.errors import ConfigError
 from glocal.predict.predictor import Predictor
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
 from tests.collating import collate
-from tests.tiny import tiny_recipe
+from tests.tiny import build_system, tiny_recipe
 
 COUNTS = np.array([5, 0, 3, 2, 0, 1])
 NAMES = ["dog", "cow", "owl", "bee", "", "red"]
@@ -110,11 +109,6 @@ def test_settings_that_do_not_go_with_label_text(overrides, message):
 def test_the_clusters_of_aplc_know_no_label_text():
     with pytest.raises(ConfigError, match="label clusters have none"):
         build(name="aplc")
-
-
-def test_systems_need_the_texts():
-    with pytest.raises(ConfigError, match=r"needs the labels' names.*label_texts"):
-        build_system(tiny_recipe("glocalxml", "labels.text=tied"), LabelStatistics(COUNTS, 12))
 
 
 # --- from texts to a model directory -----------------------------------------------------------

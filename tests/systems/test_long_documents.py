@@ -7,13 +7,12 @@ import torch
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, Interrupted
 from glocal.predict.predictor import Predictor
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.collating import collate
 from tests.encoders.folders import xlnet_folder
 from tests.predict.test_explain import check_spans
 from tests.predict.test_predictor import dense, predictor_of
-from tests.tiny import ANIMALS, tiny_corpus, tiny_recipe
+from tests.tiny import ANIMALS, build_system, tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, assert_same_run, losses, train, train_in_processes
 
 LONG = ("encoder.max_length=16", "encoder.document_length=60", "encoder.overlap=4")
@@ -204,7 +203,8 @@ def test_word_vectors_have_no_window():
 
 
 def test_all_problems_are_told_at_once():
-    recipe = tiny_recipe("glocalxml", *CUT, "encoder.document_length=12", 'experts=["D-last"]')
+    settings = ("encoder.document_length=12", "encoder.overlap=4", 'experts=["D-last"]')
+    recipe = tiny_recipe("glocalxml", *CUT, *settings)
     with pytest.raises(ConfigError) as caught:
         build_system(recipe, LabelStatistics(np.array([3, 1]), 4))
     assert len(caught.value.problems) == 2

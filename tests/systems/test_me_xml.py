@@ -10,11 +10,10 @@ from glocal.config import load_recipe
 from glocal.config.expert_names import parse_experts
 from glocal.data.tokens import TokenStore
 from glocal.losses.diversity import diversity
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.vocabulary.label_space import LabelSpace
 from tests.collating import collate
-from tests.tiny import tiny_corpus, tiny_recipe
+from tests.tiny import build_system, tiny_corpus, tiny_recipe
 
 BEFORE, AFTER = TrainingPosition(0, 100), TrainingPosition(99, 100)
 

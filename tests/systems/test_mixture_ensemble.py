@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.errors import ConfigError, ModelError
+from glocal.errors import ModelError
 from glocal.ranking.combination import Combination
 from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.mixture_ensemble import MixtureEnsemble, mixtures_of
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from glocal.vocabulary.label_space import LabelSpace
 from tests.collating import collate
-from tests.tiny import tiny_corpus, tiny_recipe
+from tests.tiny import build_system, tiny_corpus, tiny_recipe
 
 CORPUS = tiny_corpus(24)
 LABELS = LabelSpace.build(CORPUS)
@@ -116,11 +115,9 @@ def test_an_infinite_log_odds_does_not_silence_the_others():
     assert logits["D-last"].isfinite().all()
 
 
-def test_a_system_without_experts_of_its_own_cannot_be_a_member():
+def test_a_system_of_label_clusters_is_no_mixture():
     system, _ = build(0, recipe="aplc")
     assert mixtures_of(system) == []
-    with pytest.raises(ConfigError, match=r"APLCXLNet has not; set train\.members=1"):
-        MixtureEnsemble([system])
 
 
 # --- the model directory ---------------------------------------------------------------------

@@ -14,9 +14,8 @@ from glocal.experts.scattered import at_labels
 from glocal.experts.sparse import SparseExpert
 from glocal.predict.predictor import Predictor
 from glocal.ranking.combination import Combination
-from glocal.systems.registry import build_system
 from glocal.vocabulary.label_space import LabelSpace
-from tests.tiny import taught, tiny_corpus, tiny_recipe
+from tests.tiny import build_system, taught, tiny_corpus, tiny_recipe
 from tests.train.runs import train
 
 TRAIN, DEV = tiny_corpus(), tiny_corpus(24, seed=1)
@@ -190,7 +189,7 @@ def test_the_sparse_model_is_fitted_once_for_all_seeds(tmp_path, monkeypatch):
 
 
 def test_other_experts_need_an_encoder(tmp_path):
-    with pytest.raises(ConfigError, match="layer 1 does not exist"):
+    with pytest.raises(ConfigError, match="none, but the experts A-1 read an encoder"):
         train(
             tiny_recipe("fast", "encoder.name=none", 'experts=["S", "A-1"]'),
             tmp_path / "m",

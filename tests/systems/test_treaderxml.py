@@ -19,11 +19,10 @@ from glocal.experts.reading_network import SelfAttention
 from glocal.predict.predictor import Predictor
 from glocal.predict.topk_documents import score_documents
 from glocal.storage.model_directory import StoredModel, load_model, save_model
-from glocal.systems.registry import build_system
 from glocal.systems.system import TrainingPosition
 from glocal.vocabulary.label_space import LabelSpace
 from tests.collating import collate
-from tests.tiny import taught, tiny_corpus, tiny_recipe
+from tests.tiny import build_system, taught, tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, train
 
 TEXTS = ["the red fox a a a", "a green hen", "nothing of the kind"]
@@ -290,7 +289,7 @@ def test_texts_that_have_nothing_in_common_cannot_teach(tmp_path):
 
 
 def test_auto_does_not_shortlist_for_the_teacher_alone(monkeypatch):
-    monkeypatch.setattr("glocal.systems.registry._SHORTLIST_FROM", 10)
+    monkeypatch.setattr("glocal.config.resolve.SHORTLIST_FROM", 10)
 
     def mode(experts):
         built = Built(f"experts={experts}", "candidates.mode=auto", name="glocalxml")

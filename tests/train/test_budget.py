@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from glocal.config.durations import format_seconds, parse_duration
 from glocal.errors import ConfigError
 from glocal.train.budget import (
     FEWEST_EPOCHS,
@@ -14,8 +15,6 @@ from glocal.train.budget import (
     Speed,
     Wish,
     choose,
-    format_seconds,
-    parse_budget,
 )
 
 
@@ -116,22 +115,22 @@ def test_no_speed_is_too_high():
     [("90s", 90), ("10m", 600), ("2h", 7200), ("1h30m", 5400), (" 1.5 H ", 5400), ("1d", 86_400)],
 )
 def test_budgets(text, seconds):
-    assert parse_budget(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 def test_no_budget():
-    assert parse_budget("") is None
+    assert parse_duration("") is None
 
 
 @pytest.mark.parametrize("text", ["0", "10", "abc", "10 minutes", "m", "-5m", "5m5", "1e3s", "٣m"])
 def test_a_budget_that_is_no_time_says_what_one_looks_like(text):
     with pytest.raises(ConfigError, match=r"is not a time; expected .* 90s, 10m"):
-        parse_budget(text)
+        parse_duration(text)
 
 
 def test_a_budget_of_nothing_is_refused():
     with pytest.raises(ConfigError, match="'0m' leaves no time"):
-        parse_budget("0m")
+        parse_duration("0m")
 
 
 def watched(budget, seconds_each):

@@ -15,11 +15,10 @@ from glocal.data.tokens import tokenise
 from glocal.predict.predictor import Predictor
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination, fit_weights
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from glocal.train.dev import DevEvaluator, _share_outside
 from glocal.vocabulary.label_space import LabelSpace
-from tests.tiny import tiny_corpus, tiny_recipe
+from tests.tiny import build_system, tiny_corpus, tiny_recipe
 from tests.train.runs import train
 
 DEV = tiny_corpus(17, seed=1)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.collating import collate
-from tests.tiny import tiny_recipe
+from tests.tiny import build_system, tiny_recipe
 
 pytestmark = [
     pytest.mark.gpu,

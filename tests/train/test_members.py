@@ -141,7 +141,7 @@ def test_an_unfinished_run_is_not_replaced_unasked(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        (tiny_recipe("aplc", "train.members=2"), "APLCXLNet has not"),
+        (tiny_recipe("aplc", "train.members=2"), "which aplc-xlnet does not have"),
         (load_recipe("fast", ["train.members=2"]), r"nothing in the experts \['S'\] depends"),
     ],
 )

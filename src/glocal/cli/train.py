@@ -70,12 +70,13 @@ def train(
     machine and --budget, and prints its choice.
     """
     from glocal.config import load_recipe
-    from glocal.config.expert_names import check_expert_names
+    from glocal.config.resolve import check
+    from glocal.encoders.read_facts import read_encoder_facts
 
     # The settings are checked before the data, which takes longer to read.
     plain = {"train.seed": seed, "train.epochs": epochs, "train.budget": budget}
     settings = load_recipe(recipe, _overrides(override or (), plain))
-    check_expert_names(settings.experts)
+    check(settings, read_encoder_facts, has_label_table=labels is not None)
     corpus = read_files(files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None
     label_table = _label_table(labels)
@@ -111,7 +112,7 @@ def _overrides(overrides: Sequence[str], plain: Mapping[str, object]) -> list[st
     Raises:
         ConfigError: A setting is given twice, or a time limit together with the epochs.
     """
-    from glocal.train.budget import parse_budget
+    from glocal.config.durations import parse_duration
 
     given = {text.partition("=")[0].strip(): f"-s {text}" for text in overrides}
     found = list(overrides)
@@ -124,7 +125,7 @@ def _overrides(overrides: Sequence[str], plain: Mapping[str, object]) -> list[st
         given[key] = option
         found.append(f"{key}={json.dumps(value)}")
     if plain.get("train.budget") is not None:
-        parse_budget(str(plain["train.budget"]))
+        parse_duration(str(plain["train.budget"]))
         if "train.epochs" in given:
             raise ConfigError(
                 f"{given['train.budget']} decides the number of epochs, and so does "

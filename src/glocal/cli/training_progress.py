@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from glocal.cli import console
-from glocal.train.budget import format_seconds
+from glocal.config.durations import format_seconds
 from glocal.train.listener import TrainListener
 
 __all__ = ["TrainingProgress", "format_scores", "format_seconds"]

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from glocal.config.expert_settings import (
+    AplcConfig,
+    AttentionConfig,
+    DocumentConfig,
+    ReaderConfig,
+    SparseConfig,
+    TeacherConfig,
+)
 from glocal.config.recipe_files import (
     PRESETS,
     load_recipe,
@@ -10,17 +18,11 @@ from glocal.config.recipe_files import (
     recipe_names,
 )
 from glocal.config.settings import (
-    AplcConfig,
-    AttentionConfig,
     CandidatesConfig,
-    DocumentConfig,
     EncoderConfig,
     LabelsConfig,
     LossConfig,
-    ReaderConfig,
     Recipe,
-    SparseConfig,
-    TeacherConfig,
     TrainConfig,
 )
 from glocal.config.toml import recipe_to_mapping, to_toml

@@ -4,15 +4,15 @@
 
 1. `check` knows the settings and the encoder's configuration. It runs before any text is read and
    reports every problem at once.
-2. `resolve` also knows the number of labels, the device and the outcome of planning. Nothing changes
-   its result afterwards: it is what is trained, stored with the model and loaded again.
+2. `resolve` also knows the number of labels, the device and the outcome of planning. Nothing
+   changes its result afterwards: it is what is trained, stored with the model and loaded again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from glocal.config.durations import parse_duration
 from glocal.config.encoder_facts import EncoderFacts
@@ -56,7 +56,7 @@ class CheckedRecipe:
 
     @property
     def may_drop_encoder(self) -> bool:
-        """Whether the plan may leave the encoder out: experts are open, and no encoder was named."""
+        """Whether the plan may leave the encoder out: experts are open, no encoder is named."""
         usual = {load_recipe("auto").encoder.name, NO_ENCODER}
         return self.written.experts == OPEN_EXPERTS and self.written.encoder.name in usual
 
@@ -89,7 +89,7 @@ def check(
         GlocalError: The encoder is missing or unreadable, and nothing else is wrong.
     """
     checked = CheckedRecipe(recipe, _fill_open(recipe))
-    facts, failure = None, None
+    facts, failure = None, cast(GlocalError | None, None)
     try:
         facts = read_facts(checked.draft)
     except MissingExtraError as error:
@@ -136,7 +136,10 @@ def resolve(
         encoder = replace(recipe.encoder, name=fast.encoder.name)
         recipe = replace(recipe, experts=fast.experts, encoder=encoder)
     train = replace(
-        recipe.train, epochs=epochs or recipe.train.epochs, members=members or recipe.train.members
+        recipe.train,
+        epochs=epochs or recipe.train.epochs,
+        members=members or recipe.train.members,
+        budget="",
     )
     mode = recipe.candidates.mode
     if mode == "auto":
@@ -152,13 +155,14 @@ def resolved_from_mapping(mapping: Mapping[str, Any], *, source: str) -> Resolve
 
 def _fill_open(recipe: Recipe) -> Recipe:
     """Return the recipe with a preset's value for everything it leaves open."""
-    usual, train = load_recipe("balanced"), recipe.train
+    usual, train, experts = load_recipe("balanced"), recipe.train, recipe.experts
+    if experts == OPEN_EXPERTS:
+        without = recipe.encoder.name == NO_ENCODER
+        experts = load_recipe("fast").experts if without else usual.experts
     return replace(
         recipe,
-        experts=usual.experts if recipe.experts == OPEN_EXPERTS else recipe.experts,
-        train=replace(
-            train, epochs=train.epochs or usual.train.epochs, members=train.members or 1, budget=""
-        ),
+        experts=experts,
+        train=replace(train, epochs=train.epochs or usual.train.epochs, members=train.members or 1),
     )
 
 

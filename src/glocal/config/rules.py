@@ -16,13 +16,11 @@ from glocal.config.encoder_facts import EncoderFacts
 from glocal.config.expert_names import (
     ENCODER_KINDS,
     SPARSE_EXPERT,
-    TEACHER,
     expert_kinds,
     expert_problems,
     parse_experts,
 )
 from glocal.config.published_systems import CLUSTERS, MIXTURE, PUBLISHED_SYSTEMS, PublishedSystem
-from glocal.config.reader_configurations import CONFIGURATIONS
 from glocal.config.settings import NO_ENCODER, Recipe
 from glocal.errors import ConfigError, did_you_mean
 from glocal.metrics.metric_names import parse_metric_name
@@ -30,10 +28,9 @@ from glocal.metrics.metric_names import parse_metric_name
 __all__ = [
     "DataFacts",
     "data_problems",
+    "member_problems",
     "partition_problems",
     "recipe_problems",
-    "uses_label_text",
-    "uses_teacher",
 ]
 
 _SUM_TOLERANCE = 1e-6
@@ -87,20 +84,6 @@ def data_problems(recipe: Recipe, data: DataFacts) -> list[str]:
     return problems
 
 
-# --- what a recipe uses ---------------------------------------------------------------------------
-
-
-def uses_label_text(recipe: Recipe) -> bool:
-    """Return whether an expert of the recipe reads names and descriptions of labels."""
-    return recipe.labels.text != "off" and bool(expert_kinds(recipe.experts) & ENCODER_KINDS)
-
-
-def uses_teacher(recipe: Recipe) -> bool:
-    """Return whether an expert of the recipe sees the labels of similar texts."""
-    kinds = expert_kinds(recipe.experts)
-    return TEACHER in kinds or ("R" in kinds and CONFIGURATIONS[recipe.reader.configuration].teacher)
-
-
 def _published(recipe: Recipe) -> PublishedSystem:
     return PUBLISHED_SYSTEMS.get(recipe.system, PublishedSystem())
 
@@ -117,7 +100,8 @@ def _uses_clusters(recipe: Recipe) -> bool:
 def _system(recipe: Recipe) -> Iterator[str]:
     name, known = recipe.system, PUBLISHED_SYSTEMS
     if name not in known:
-        yield f"there is no system '{name}'{did_you_mean(name, known)}; there are {', '.join(known)}"
+        hint = did_you_mean(name, known)
+        yield f"there is no system '{name}'{hint}; there are {', '.join(known)}"
         return
     experts, system = list(recipe.experts), known[name]
     if system.required and system.required not in expert_kinds(experts):
@@ -169,7 +153,7 @@ def _encoder_use(recipe: Recipe) -> Iterator[str]:
             f"the encoder '{name}' is read by none of the experts {', '.join(recipe.experts)}; set "
             "encoder.name=none, or add an expert that reads it, such as D-last"
         )
-    if name == NO_ENCODER and recipe.teacher.vectors == "encoder" and uses_teacher(recipe):
+    if name == NO_ENCODER and recipe.teacher.vectors == "encoder" and recipe.uses_teacher:
         yield (
             "'teacher.vectors' = encoder takes word vectors from the encoder, and 'encoder.name' = "
             "none; set teacher.vectors=corpus, or name an encoder"
@@ -229,24 +213,29 @@ def _candidates(recipe: Recipe) -> Iterator[str]:
         )
 
 
-def _members(recipe: Recipe) -> Iterator[str]:
-    if recipe.train.members == 1:
-        return
+def _members(recipe: Recipe) -> list[str]:
+    return member_problems(recipe) if recipe.train.members > 1 else []
+
+
+def member_problems(recipe: Recipe) -> list[str]:
+    """Return why a recipe cannot be trained as several members."""
+    problems = []
     if _published(recipe).family != MIXTURE:
-        yield (
+        problems.append(
             "'train.members' above 1 needs experts that score any label they are asked for, which "
             f"{recipe.system} does not have; set train.members=1, or use the system glocalxml with "
             "document.head=aplc"
         )
     if expert_kinds(recipe.experts) == {SPARSE_EXPERT}:
-        yield (
+        problems.append(
             f"'train.members' is above 1, but nothing in the experts {list(recipe.experts)} "
             "depends on a seed; set train.members=1"
         )
+    return problems
 
 
 def _label_text(recipe: Recipe) -> Iterator[str]:
-    if not uses_label_text(recipe):
+    if not recipe.uses_label_text:
         return
     text = recipe.labels.text
     if _uses_clusters(recipe):
@@ -263,7 +252,7 @@ def _label_text(recipe: Recipe) -> Iterator[str]:
 
 
 def _reader_and_teacher(recipe: Recipe) -> Iterator[str]:
-    taught = uses_teacher(recipe)
+    taught = recipe.uses_teacher
     reads = "R" in expert_kinds(recipe.experts)
     if reads and taught and recipe.reader.prior and recipe.document.head == "aplc":
         yield (

@@ -216,13 +216,12 @@ class Encoder(nn.Module):
 def _cut(model: Any, highest: int) -> None:
     """Remove the layers above the highest one asked for, and the pooler."""
     total = int(model.config.num_hidden_layers)
-    if highest > total:
-        raise ConfigError(f"layer {highest} was asked for, but the encoder has {total} layers")
+    assert highest <= total, "the rules of a recipe check its layers"
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
     if highest == total:
         return
-    owner, _, name = _layers_path(model, highest).rpartition(".")
+    owner, _, name = _found_layers(model).rpartition(".")
     module = model.get_submodule(owner)
     setattr(module, name, getattr(module, name)[:highest])
     model.config.num_hidden_layers = highest
@@ -235,7 +234,7 @@ def _lower_part(model: Any, depth: int) -> Any:
     model itself is never changed, not even for a moment that another thread could see. It must have
     been run before: transformers hooks into the layers at the first run, and would do so again.
     """
-    *outer, name = _layers_path(model, depth).split(".")
+    *outer, name = _found_layers(model).split(".")
     view = inner = _shell(model)
     for step in outer:
         inner._modules[step] = _shell(inner._modules[step])
@@ -281,13 +280,16 @@ def _shell(module: Any) -> Any:
     return shell
 
 
-def _layers_path(model: Any, highest: int) -> str:
-    """The name of the list of layers inside a model."""
+def layers_path(model: Any) -> str | None:
+    """Return the name of the list of layers inside a model; None where it is not found."""
     total = int(model.config.num_hidden_layers)
     for name, module in model.named_modules():
         if isinstance(module, nn.ModuleList) and len(module) == total:
             return str(name)
-    raise ConfigError(
-        f"the layers of {type(model).__name__} were not found, so it cannot be cut at layer "
-        f"{highest}; ask for layer {total} (`last`) among the experts"
-    )
+    return None
+
+
+def _found_layers(model: Any) -> str:
+    path = layers_path(model)
+    assert path is not None, "the rules of a recipe refuse to cut an encoder without it"
+    return path

@@ -13,11 +13,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from glocal.config.settings import NO_ENCODER
 from glocal.encoders.tokenizer import TextTokenizer, TokenizerFacts
 
-__all__ = ["NO_ENCODER", "NoEncoderModel", "NoTokenizer"]
-
-NO_ENCODER = "none"  # as `encoder.name`, and as the model type in `encoder/config.json`
+__all__ = ["NoEncoderModel", "NoTokenizer"]
 
 
 class NoTokenizer(TextTokenizer):

@@ -32,7 +32,14 @@ if TYPE_CHECKING:
     from glocal.config import EncoderConfig, TeacherConfig
     from glocal.data.corpus import Corpus
 
-__all__ = ["WEIGHTINGS", "StaticVectors", "TextVectors", "build_vectors", "load_vectors"]
+__all__ = [
+    "WEIGHTINGS",
+    "StaticVectors",
+    "TextVectors",
+    "build_vectors",
+    "is_vector_file",
+    "load_vectors",
+]
 
 WEIGHTINGS = ("mean", "idf", "tfidf")
 BATCH_TEXTS = 1024
@@ -287,6 +294,11 @@ def build_vectors(
     return vectors.weighted(config.weighting, frequencies=frequencies, n_texts=len(train))
 
 
+def is_vector_file(source: str) -> bool:
+    """Return whether `teacher.vectors` names a file, not an encoder."""
+    return Path(source).is_file() or source.endswith(FILE_ENDINGS)
+
+
 def load_vectors(folder: str | Path) -> StaticVectors:
     """Read vectors written by `StaticVectors.save`."""
     return StaticVectors.load(folder)
@@ -306,7 +318,7 @@ def _source(
         return train_word_vectors(
             train, dimensions=config.dimensions, max_words=words, progress=progress
         )
-    if Path(config.vectors).is_file() or config.vectors.endswith(FILE_ENDINGS):
+    if is_vector_file(config.vectors):
         from glocal.encoders.word_vectors import read_word_vectors, words_of
 
         keep = words_of(train, extra, max_words=words)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,13 @@ from glocal.encoders.word_lookup import VocabularyLookup, plain_words, word_form
 from glocal.errors import DataError, require
 from glocal.progress import Progress
 
-__all__ = ["read_word_vectors", "train_word_vectors", "words_of"]
+__all__ = [
+    "read_word_vectors",
+    "require_gensim",
+    "train_word_vectors",
+    "word_vector_width",
+    "words_of",
+]
 
 EPOCHS = 5
 TEXTS_PER_COUNT = 1000  # one more occurrence is asked of a word for each so many texts …
@@ -43,9 +50,7 @@ def read_word_vectors(
     Raises:
         DataError: The file cannot be read, a line is malformed, or no word is left.
     """
-    source = Source(path)
-    if source.plain_name.endswith(".bin"):
-        raise source.error("is in word2vec's binary format; expected the text format (save it so)")
+    source = _text_source(path)
     vectors: dict[str, NDArray[np.float32]] = {}
     n_lines, promised, width = 0, None, 0
     for line, text in source.lines(Problems()):
@@ -73,6 +78,28 @@ def read_word_vectors(
         )
     matrix = np.stack(list(vectors.values()))
     return StaticVectors(VocabularyLookup(list(vectors)), matrix, max_words=max_words)
+
+
+def word_vector_width(path: str | Path) -> int:
+    """Return the width of the vectors in a file, from its first lines.
+
+    Raises:
+        DataError: The file cannot be read, or holds no vectors.
+    """
+    source = _text_source(path)
+    for line, text in source.lines(Problems()):
+        if line == 1 and (header := _header(text)) is not None:
+            return header[1]
+        if text.strip():
+            return len(text.split()) - 1
+    raise source.error("has no word vectors; expected lines of a word and its numbers")
+
+
+def _text_source(path: str | Path) -> Source:
+    source = Source(path)
+    if source.plain_name.endswith(".bin"):
+        raise source.error("is in word2vec's binary format; expected the text format (save it so)")
+    return source
 
 
 def _header(text: str) -> tuple[int, int] | None:
@@ -120,6 +147,11 @@ def words_of(corpus: Corpus, extra: Sequence[str] = (), *, max_words: int) -> se
     return {form for word in found for form in word_forms(word)}
 
 
+def require_gensim() -> ModuleType:
+    """Import the module that trains word vectors, or name the extra that brings it."""
+    return require("gensim.models.word2vec", extra="vectors", purpose="training vectors")
+
+
 def train_word_vectors(
     corpus: Corpus,
     *,
@@ -141,7 +173,7 @@ def train_word_vectors(
         DataError: No word occurs often enough.
         MissingExtraError: gensim is not installed.
     """
-    word2vec: Any = require("gensim.models.word2vec", extra="vectors", purpose="training vectors")
+    word2vec: Any = require_gensim()
     min_count = max(1, min(MOST_COUNT, len(corpus) // TEXTS_PER_COUNT))
     model = word2vec.Word2Vec(
         vector_size=dimensions, min_count=min_count, workers=1, seed=seed, epochs=EPOCHS

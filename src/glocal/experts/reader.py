@@ -21,7 +21,6 @@ from glocal.companions.companion import SCOPE, SCOPE_WEIGHT
 from glocal.config import DocumentConfig, ReaderConfig
 from glocal.config.reader_configurations import CONFIGURATIONS
 from glocal.encoders.encoder import Features
-from glocal.errors import ConfigError
 from glocal.experts.document import DocumentExpert
 from glocal.experts.expert import State
 from glocal.experts.reading_network import DualNetwork, masked_mean
@@ -63,11 +62,6 @@ class ReaderExpert(DocumentExpert):
             document, name=name, layers=(layer,), hidden_size=width, dropout=dropout, **options
         )
         configuration = CONFIGURATIONS[config.configuration]
-        if hidden_size % config.heads:
-            raise ConfigError(
-                f"'reader.heads' = {config.heads} does not divide the encoder's width of "
-                f"{hidden_size}; choose a number that does"
-            )
         self.network = DualNetwork(
             hidden_size,
             config.heads,
@@ -82,11 +76,7 @@ class ReaderExpert(DocumentExpert):
             self.scope = ScopeEncoding(config, label_vectors, hidden_size)
         self.prior = None
         if configuration.teacher and config.prior:
-            if self.head is not None:
-                raise ConfigError(
-                    "'reader.prior' = true goes with a vector for each label, not with label "
-                    "clusters; set reader.prior=false or document.head=flat"
-                )
+            assert self.head is None, "votes go with a vector for each label"
             self.prior = VotePrior(options["n_labels"])
 
     def prepare(self, features: Features) -> State:

@@ -17,12 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glocal.config.rules import partition_problems
 from glocal.errors import ConfigError
 from glocal.log_odds import log_odds
 
 __all__ = ["ClusterPriors", "Clusters", "cluster_priors", "label_clusters", "partition_sizes"]
-
-_SUM_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,9 @@ def label_clusters(counts: np.ndarray, partition: Sequence[float]) -> Clusters:
 
 def partition_sizes(n_labels: int, partition: Sequence[float]) -> list[int]:
     """Return the number of labels of each cluster: rounded shares, at least one each."""
-    _check_partition(n_labels, partition)
+    problems = partition_problems(partition, n_labels)
+    if problems:
+        raise ConfigError(problems)
     shares = np.cumsum(partition) / math.fsum(partition)
     bounds = [0]
     for place, share in enumerate(shares, start=1):
@@ -105,26 +106,6 @@ def partition_sizes(n_labels: int, partition: Sequence[float]) -> list[int]:
         bound = max(bounds[-1] + 1, round(float(share) * n_labels))
         bounds.append(min(bound, n_labels - left_for_others))
     return [stop - start for start, stop in pairwise(bounds)]
-
-
-def _check_partition(n_labels: int, partition: Sequence[float]) -> None:
-    shown = ", ".join(f"{share:g}" for share in partition)
-    if not partition or not all(math.isfinite(share) and share > 0 for share in partition):
-        raise ConfigError(
-            f"'aplc.partition' = [{shown}]: every share must be above 0; "
-            "[1.0] is one cluster, [0.1, 0.2, 0.7] a head and two tails"
-        )
-    total = math.fsum(partition)
-    if abs(total - 1.0) > _SUM_TOLERANCE:
-        raise ConfigError(
-            f"'aplc.partition' = [{shown}] sums to {total:g}; the shares of the head and the tails "
-            "must sum to 1"
-        )
-    if n_labels < len(partition):
-        raise ConfigError(
-            f"'aplc.partition' = [{shown}] makes {len(partition)} clusters, but there are only "
-            f"{n_labels} labels; give at most {n_labels} shares"
-        )
 
 
 def cluster_priors(clusters: Clusters, counts: np.ndarray, n_documents: int) -> ClusterPriors:

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal._version import __version__
-from glocal.config import Recipe, recipe_from_mapping, recipe_to_mapping, to_toml
+from glocal.config import recipe_to_mapping, to_toml
+from glocal.config.resolve import ResolvedRecipe, resolved_from_mapping
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import ConfigError, ModelError, NewerFormatError
 from glocal.ranking.calibration import Calibration
@@ -50,7 +51,7 @@ class StoredModel:
     """A system with everything needed to use it."""
 
     system: Ranker
-    recipe: Recipe
+    recipe: ResolvedRecipe
     labels: LabelSpace
     tokenizer: TextTokenizer
     calibration: Calibration = field(default_factory=Calibration)  # of the combined scores
@@ -129,7 +130,7 @@ def _stored_calibration(settings: Mapping[str, Any]) -> Calibration:
 
 
 def _load_ranker(
-    folder: Path, recipe: Recipe, statistics: LabelStatistics, tokenizer: TextTokenizer
+    folder: Path, recipe: ResolvedRecipe, statistics: LabelStatistics, tokenizer: TextTokenizer
 ) -> Ranker:
     from safetensors.torch import load_file
 
@@ -231,9 +232,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def _stored_recipe(settings: Mapping[str, Any], folder: Path) -> Recipe:
+def _stored_recipe(settings: Mapping[str, Any], folder: Path) -> ResolvedRecipe:
     with _damaged(folder):
-        return recipe_from_mapping(settings["recipe"], source=str(folder / "glocal.toml"))
+        return resolved_from_mapping(settings["recipe"], source=str(folder / "glocal.toml"))
 
 
 @contextlib.contextmanager
@@ -285,8 +286,8 @@ def _card(model: StoredModel) -> str:
     return "\n".join(lines)
 
 
-def _training_lines(recipe: Recipe) -> list[str]:
-    from glocal.encoders.no_encoder import NO_ENCODER
+def _training_lines(recipe: ResolvedRecipe) -> list[str]:
+    from glocal.config.settings import NO_ENCODER
 
     train = recipe.train
     if recipe.encoder.name == NO_ENCODER:

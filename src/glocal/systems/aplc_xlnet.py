@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glocal.config import AplcConfig, Recipe
+from glocal.config import AplcConfig
 from glocal.config.expert_names import ExpertSpec
+from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Batch
 from glocal.encoders.encoder import Encoder, Features
-from glocal.errors import ConfigError
 from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import Clusters, cluster_priors, label_clusters
 from glocal.losses.memory import ChunkUse
@@ -57,17 +57,12 @@ class APLCXLNet(System):
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: ResolvedRecipe,
         encoder: Encoder,
         experts: Sequence[ExpertSpec],
         statistics: LabelStatistics,
     ) -> None:
         super().__init__()
-        if len(experts) != 1 or experts[0].kind != "D":
-            raise ConfigError(
-                f"'experts' = {[spec.name for spec in experts]}: {recipe.system} scores labels "
-                'from one document vector; name one document expert, experts = ["D-last"]'
-            )
         self.recipe, self.encoder, self.n_labels = recipe, encoder, statistics.n_labels
         self.expert_names, self.layers = [experts[0].name], experts[0].layers
         width = encoder.hidden_size * len(self.layers)

@@ -18,11 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glocal.config import Recipe
 from glocal.config.expert_names import ExpertSpec
+from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Batch
 from glocal.encoders.encoder import Encoder, Features
-from glocal.errors import ConfigError
 from glocal.experts.document import DocumentExpert
 from glocal.experts.expert import Expert, State
 from glocal.experts.label_attention import LabelAttentionExpert
@@ -59,7 +58,7 @@ class ExpertMixture(ExpertRanker, System):
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: ResolvedRecipe,
         encoder: Encoder,
         experts: Sequence[ExpertSpec],
         statistics: LabelStatistics,
@@ -78,30 +77,6 @@ class ExpertMixture(ExpertRanker, System):
         self.register_buffer("untaught", None if unread else counts == 0, persistent=False)
         if recipe.encoder.freeze:
             encoder.requires_grad_(False)
-        self._check()
-
-    def _check(self) -> None:
-        loss = self.recipe.loss
-        if loss.kind == "collaborative" and self.recipe.candidates.mode == "shortlist":
-            raise ConfigError(
-                "'loss.kind' = collaborative needs every expert's logit of every label; "
-                "set candidates.mode=full"
-            )
-        if loss.kind == "collaborative" and not all(e.scores_rows for e in self._experts()):
-            raise ConfigError(
-                "'loss.kind' = collaborative needs every expert's logit of every label, which "
-                "label clusters do not compute in training; set document.head=flat"
-            )
-        if list(self.encoder.parameters()) and not list(self.experts.parameters()):
-            raise ConfigError(
-                f"the encoder '{self.recipe.encoder.name}' is read by none of the experts "
-                f"{', '.join(self.expert_names)}; set encoder.name=none, or add an expert that "
-                "reads it, such as D-last"
-            )
-        if self.recipe.candidates.mode == "shortlist" and self.proposer is None:
-            raise ConfigError(
-                "'candidates.mode' = shortlist needs a document expert to propose labels"
-            )
 
     # --- what the experts see -----------------------------------------------------------------
 
@@ -221,7 +196,7 @@ class ExpertMixture(ExpertRanker, System):
         self, batch: Batch, states: dict[str, State], position: TrainingPosition
     ) -> Tensor:
         proposer = self.proposer
-        assert proposer is not None, "checked when the system was built"
+        assert proposer is not None, "a rule for shortlists"
         config = self.recipe.candidates
         hardest = RunningTopK(config.hard) if config.hard else None
 
@@ -304,7 +279,7 @@ class ExpertMixture(ExpertRanker, System):
         self, batch: Batch, states: dict[str, State], k: int, allowed: Tensor | None
     ) -> Tensor:
         proposer = self.proposer
-        assert proposer is not None, "checked when the system was built"
+        assert proposer is not None, "a rule for shortlists"
         if proposer.head is not None:
             (document,) = states[proposer.name]
             assert document is not None
@@ -348,10 +323,7 @@ def initial_bias(setting: str, statistics: LabelStatistics) -> Tensor:
         counts = statistics.counts.astype(np.float64)
         prior = (counts + 0.5) / (statistics.n_documents + 1.0)
         return torch.from_numpy(log_odds(prior)).float()
-    try:
-        return torch.full((statistics.n_labels,), float(setting))
-    except ValueError:
-        raise ConfigError(f"'loss.bias_init' must be prior or a number, not '{setting}'") from None
+    return torch.full((statistics.n_labels,), float(setting))
 
 
 def _regroup(flat: Sequence[Any], like: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

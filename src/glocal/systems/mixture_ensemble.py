@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from glocal.data.batches import Batch
 from glocal.data.chunks import Chunking
-from glocal.errors import ConfigError
 from glocal.experts.expert import State
 from glocal.ranking.expert_topk import ExpertRanker, deduplicate
 from glocal.ranking.ranker import Ranker
@@ -30,21 +29,11 @@ class MixtureEnsemble(ExpertRanker):
     """Mixtures with the same experts over the same labels.
 
     Args:
-        members: At least one.
-
-    Raises:
-        ConfigError: When a member's system has no experts whose log-odds could be averaged.
+        members: At least one mixture.
     """
 
     def __init__(self, members: Sequence[Ranker]) -> None:
         super().__init__()
-        for member in members:
-            if not isinstance(member, ExpertMixture):
-                raise ConfigError(
-                    "'train.members' above 1 needs experts that score any label they are asked "
-                    f"for, which {type(member).__name__} has not; set train.members=1, or take "
-                    "the system glocalxml with document.head=aplc"
-                )
         self.members = nn.ModuleList(members)
         first = next(self.mixtures())
         self.n_labels, self.expert_names = first.n_labels, first.expert_names

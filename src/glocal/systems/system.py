@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from glocal.config import Recipe
+from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Batch
 from glocal.data.chunks import Chunking
 from glocal.encoders.encoder import Encoder
@@ -57,7 +57,7 @@ class System(Ranker):
         encoder: Reads the text.
     """
 
-    recipe: Recipe
+    recipe: ResolvedRecipe
     encoder: Encoder
 
     @property

@@ -10,12 +10,11 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from glocal.errors import ConfigError
+from glocal.config.durations import format_seconds
 from glocal.progress import Progress
 
 __all__ = [
@@ -26,8 +25,6 @@ __all__ = [
     "Speed",
     "Wish",
     "choose",
-    "format_seconds",
-    "parse_budget",
 ]
 
 FEWEST_EPOCHS = 3  # passes below which new label vectors are too raw to add to the sparse expert
@@ -35,30 +32,6 @@ MARGIN = 1.2  # a run may take this much longer than its estimate
 PATIENCE = 1800.0  # seconds on a CPU where no budget is given
 MEMBERS = 3  # of the preset `best`
 _SEEN = 0.1  # of a stage's work, before its time is extrapolated
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
-
-
-def parse_budget(text: str) -> float | None:
-    """The seconds in `90s`, `10m`, `2h` or `1h30m`; None for an empty text.
-
-    Raises:
-        ConfigError: For anything else, and for no time at all.
-    """
-    given = text.strip().lower().replace(" ", "")
-    if not given:
-        return None
-    parts = _PART.findall(given)
-    if "".join(number + unit for number, unit in parts) != given:
-        raise ConfigError(
-            f"the budget '{text}' is not a time; expected a number and a unit, such as 90s, 10m, "
-            "2h or 1h30m"
-        )
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if seconds <= 0:
-        raise ConfigError(f"the budget '{text}' leaves no time; expected more than 0, such as 10m")
-    return seconds
 
 
 @dataclass(frozen=True)
@@ -263,15 +236,3 @@ class BudgetWatch:
                 self.budget = None
 
         return progress
-
-
-def format_seconds(seconds: float) -> str:
-    """A duration as people say it: `40 s`, `3 min 20 s`, `2 h 05 min`."""
-    if not math.isfinite(seconds):
-        return "unknown"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from glocal.companions.companion import FitInputs
 from glocal.companions.companion_list import Companions, word_vectors
 from glocal.config import Recipe
+from glocal.config.rules import DataFacts, data_problems
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
-from glocal.errors import ConfigError, Remedy
+from glocal.errors import ConfigError
 from glocal.progress import Progress, StagedProgress
-from glocal.systems.label_texts import uses_label_text
 from glocal.train.engine import Engine
 from glocal.train.listener import TrainListener
 from glocal.vocabulary.label_space import LabelSpace
@@ -63,11 +63,6 @@ class RunInputs:
 def build_label_space(recipe: Recipe, train: Corpus, table: LabelTable | None) -> LabelSpace:
     """The labels a recipe's model knows."""
     config = recipe.labels
-    if config.score_unseen and table is None:
-        raise ConfigError(
-            "'labels.score_unseen' needs a label table",
-            remedies=[Remedy("label_table", "give one", value="…")],
-        )
     return LabelSpace.build(
         train, table=table, min_count=config.min_count, score_unseen=config.score_unseen
     )
@@ -95,6 +90,10 @@ def gather_inputs(
         watch: Also receives the progress of the sparse model's fit.
     """
     labels = build_label_space(recipe, train, table)
+    problems = data_problems(recipe, DataFacts(len(train), len(labels), engine.world))
+    if problems:
+        raise ConfigError(problems)
+    texts = label_texts(labels, table) if recipe.uses_label_text else None
     listener.on_message(f"{len(train):,} texts, {len(labels):,} labels; {engine.describe()}")
     vectors, companions = _companions(
         recipe, train, labels, table, engine=engine, listener=listener, watch=watch
@@ -104,7 +103,6 @@ def gather_inputs(
         progress = throttled_progress(listener)("texts read by the companions")
         train_features = companions.training_features(train, progress=progress)
         dev_features = {} if dev is None else companions.features(dev, progress=progress)
-    texts = label_texts(labels, table) if uses_label_text(recipe) else None
     return RunInputs(train, dev, labels, vectors, companions, train_features, dev_features, texts)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from glocal.config import TrainConfig
 from glocal.data.batches import Batch, Collator, epoch_batches, prediction_batches, shard
-from glocal.errors import ConfigError, Interrupted, Remedy, TrainingError
+from glocal.errors import Interrupted, Remedy, TrainingError
 from glocal.systems.system import System, TrainingPosition
 from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState, random_state
 from glocal.train.engine import Engine
@@ -70,12 +70,6 @@ class Loop:
         self.data, self.config, self.engine = data, config, engine
         self.folder, self.state, self.evaluate, self.listener = folder, state, evaluate, listener
         self.parts = engine.world * config.accumulation
-        if min(len(data), config.batch_size) < self.parts:
-            raise ConfigError(
-                f"a batch of {config.batch_size} (train.batch_size) of {len(data)} training "
-                f"texts cannot be divided among {engine.world} processes × {config.accumulation} "
-                f"accumulation parts"
-            )
         self.system = system
         self.model, self.optimizer = engine.wrap(system, optimizer)
         self.average: dict[str, Tensor] = {}

@@ -12,11 +12,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from glocal.config import Recipe
+from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Batch, Collator
 from glocal.data.tokens import TokenStore
 from glocal.encoders.tokenizer import TextTokenizer
-from glocal.errors import MissingExtraError
 from glocal.systems.system import System, TrainingPosition
 from glocal.train.budget import Speed
 from glocal.train.checkpoint import RunFolder
@@ -34,7 +33,9 @@ _REPEATS = {"cpu": 1, "cuda": 5}
 _LONGEST = 10.0  # seconds for one step
 
 
-def measure(recipe: Recipe, inputs: RunInputs, engine: Engine, folder: RunFolder) -> Speed | str:
+def measure(
+    recipe: ResolvedRecipe, inputs: RunInputs, engine: Engine, folder: RunFolder
+) -> Speed | str:
     """Time a few steps and the writing of weights; or say why they cannot be taken.
 
     Args:
@@ -49,8 +50,6 @@ def measure(recipe: Recipe, inputs: RunInputs, engine: Engine, folder: RunFolder
         system.to(engine.device)
         built = time.monotonic() - started
         return _Trial(system, tokenizer, inputs, engine).speed(built, folder)
-    except MissingExtraError as error:
-        return f"there is no encoder: {error}"
     except torch.OutOfMemoryError:
         return f"a batch of {recipe.train.batch_size} texts does not fit into the GPU's memory"
 

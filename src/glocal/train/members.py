@@ -11,16 +11,16 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from glocal.config import Recipe
+from glocal.config.resolve import ResolvedRecipe
 from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
-from glocal.errors import ConfigError, TrainingError
+from glocal.errors import TrainingError
 from glocal.ranking.calibration import Calibration
 from glocal.storage.model_directory import StoredModel
 from glocal.storage.tensors import write_tensors
@@ -37,7 +37,7 @@ __all__ = ["train_members"]
 
 
 def train_members(
-    recipe: Recipe,
+    recipe: ResolvedRecipe,
     inputs: RunInputs,
     *,
     folder: RunFolder,
@@ -61,8 +61,7 @@ def train_members(
         told = _Numbered(listener, number + 1, count)
         # A new engine each time: nothing of the member before, such as fp16's scale, lives on.
         engine = Engine(device, recipe.train.precision)
-        run = set_up(_member_recipe(recipe, number), inputs, engine, told)
-        _check_member(run.system)
+        run = set_up(recipe.member(number), inputs, engine, told)
         system, kept = run.system, _Kept(folder.members_path / str(number))
         state = kept.read_state(run.fingerprint)
         if state is None:
@@ -76,25 +75,10 @@ def train_members(
         states.append(state)
     ensemble = MixtureEnsemble(members).to(run.engine.device)
     metrics, calibration = _measure(ensemble, run, inputs, states)
-    whole = replace(run.recipe, train=recipe.train)
     if run.engine.is_main:
         _join_logs(folder, count)
     tokenizer, labels = run.tokenizer, inputs.labels
-    return StoredModel(ensemble, whole, labels, tokenizer, calibration, metrics, inputs.companions)
-
-
-def _member_recipe(recipe: Recipe, number: int) -> Recipe:
-    return replace(recipe, train=replace(recipe.train, members=1, seed=recipe.train.seed + number))
-
-
-def _check_member(system: System) -> None:
-    """Refuse what cannot be a member, before it is trained."""
-    MixtureEnsemble([system])
-    if not any(parameter.requires_grad for parameter in system.parameters()):
-        raise ConfigError(
-            f"'train.members' is above 1, but nothing in the experts {system.expert_names} depends "
-            "on a seed; set train.members=1"
-        )
+    return StoredModel(ensemble, recipe, labels, tokenizer, calibration, metrics, inputs.companions)
 
 
 def _train_member(run: SingleRun, kept: _Kept, *, listener: _Numbered, resume: bool) -> RunState:

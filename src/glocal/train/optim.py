@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from glocal.config import TrainConfig
-from glocal.errors import ConfigError
 from glocal.systems.system import System
 
 __all__ = ["build_optimizer", "schedule_factor", "set_rates"]
@@ -27,8 +26,6 @@ def build_optimizer(system: System, config: TrainConfig, device: torch.device) -
             groups.append({**base, "params": decayed, "weight_decay": config.weight_decay})
         if plain:
             groups.append({**base, "params": plain, "weight_decay": 0.0})
-    if not groups:
-        raise ConfigError("nothing is left to train: the encoder is frozen and there are no labels")
     _check_complete(system, groups)
     return torch.optim.AdamW(groups, lr=0.0, fused=True)
 

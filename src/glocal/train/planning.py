@@ -14,25 +14,28 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from glocal.config import Recipe, load_recipe, recipe_from_mapping, recipe_to_mapping
-from glocal.config.expert_names import OPEN_EXPERTS, SPARSE_EXPERT, TEACHER
+from glocal.config import recipe_to_mapping
+from glocal.config.durations import format_seconds
+from glocal.config.expert_names import SPARSE_EXPERT, TEACHER
+from glocal.config.resolve import CheckedRecipe, ResolvedRecipe, resolve, resolved_from_mapping
+from glocal.config.rules import member_problems
+from glocal.config.settings import NO_ENCODER
 from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
-from glocal.encoders.no_encoder import NO_ENCODER
 from glocal.errors import TrainingError
-from glocal.train.budget import Choice, Situation, Speed, Wish, choose, format_seconds, parse_budget
+from glocal.train.budget import Situation, Speed, Wish, choose
 from glocal.train.checkpoint import START_AGAIN, RunFolder
 from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs
 from glocal.train.listener import TrainListener
 from glocal.train.measure import measure
 
-__all__ = ["Plan", "decide", "provisional"]
+__all__ = ["Plan", "decide"]
 
 _COUNTED = 2000  # texts whose words are counted
 _TRIAL_SECONDS = 20.0  # what trying an encoder may take on a CPU, and so the least left for it
@@ -49,7 +52,7 @@ class Plan:
         estimate: Seconds the whole run was thought to take.
     """
 
-    recipe: Recipe
+    recipe: ResolvedRecipe
     lines: tuple[str, ...] = ()
     budget: float | None = None
     estimate: float = 0.0
@@ -67,24 +70,8 @@ class Plan:
         return {"plan": {"lines": list(self.lines), **times}}
 
 
-def provisional(recipe: Recipe) -> Recipe:
-    """The recipe with a preset's word where it leaves something open; a wrong budget is refused."""
-    parse_budget(recipe.train.budget)
-    usual, train = load_recipe("balanced"), recipe.train
-    return replace(
-        recipe,
-        experts=usual.experts if recipe.experts == OPEN_EXPERTS else recipe.experts,
-        train=replace(
-            train,
-            epochs=train.epochs or usual.train.epochs,
-            members=train.members or 1,
-            budget="",
-        ),
-    )
-
-
 def decide(
-    recipe: Recipe,
+    checked: CheckedRecipe,
     inputs: RunInputs,
     *,
     folder: RunFolder,
@@ -92,70 +79,69 @@ def decide(
     started: float,
     listener: TrainListener,
 ) -> Plan:
-    """Settle what is open.
+    """Resolve a recipe, measuring how fast it trains where something is open.
 
     Args:
-        recipe: As the user gave it.
-        inputs: What was gathered for its provisional form.
-        folder: Of the run; holds an earlier decision where a run is resumed.
-        engine: Where it computes.
+        checked: The recipe.
+        inputs: Texts, labels and companions of its draft.
+        folder: The run's folder; holds the plan of an interrupted run.
+        engine: Where the run computes.
         started: When the run began, on the monotonic clock.
-        listener: Is told the decision.
+        listener: Receives the decision.
     """
-    if not _is_open(recipe) and not recipe.train.budget:
-        return Plan(recipe)
-    plan = _read(folder, recipe)
+    if not checked.is_open:
+        return Plan(_resolved(checked, inputs, engine))
+    plan = _read(folder, checked)
     if plan is None:
-        found = _plan(recipe, inputs, folder, engine=engine, started=started)
-        plan = engine.gather([found])[0]  # of all processes, the first one's word counts
+        found = _plan(checked, inputs, folder, engine=engine, started=started)
+        plan = engine.gather([found])[0]  # all processes follow the first one's plan
         if engine.is_main:
-            _write(folder, recipe, plan)
+            _write(folder, checked, plan)
     for line in plan.lines:
         listener.on_message(line)
     return plan
 
 
-def _is_open(recipe: Recipe) -> bool:
-    return recipe.experts == OPEN_EXPERTS or not recipe.train.epochs or not recipe.train.members
+def _resolved(
+    checked: CheckedRecipe, inputs: RunInputs, engine: Engine, **planned: Any
+) -> ResolvedRecipe:
+    n_labels, device_type = len(inputs.labels), engine.device.type
+    return resolve(checked, n_labels=n_labels, device_type=device_type, **planned)
 
 
 def _plan(
-    recipe: Recipe, inputs: RunInputs, folder: RunFolder, *, engine: Engine, started: float
+    checked: CheckedRecipe, inputs: RunInputs, folder: RunFolder, *, engine: Engine, started: float
 ) -> Plan:
-    usual, budget = provisional(recipe), parse_budget(recipe.train.budget)
-    wish, left = _wish(recipe, usual), (budget or math.inf) - (time.monotonic() - started)
-    if recipe.experts == OPEN_EXPERTS and recipe.encoder.name == NO_ENCODER:
+    wish, budget = _wish(checked), checked.budget
+    left = (budget or math.inf) - (time.monotonic() - started)
+    experts = checked.draft.experts
+    if not wish.experts and checked.draft.encoder.name == NO_ENCODER:
         speed: Speed | str = "the recipe has no encoder (encoder.name)"
-    elif not set(usual.experts) - {SPARSE_EXPERT, TEACHER}:
-        speed = f"nothing in the experts {', '.join(usual.experts)} is trained in epochs"
+    elif checked.missing_encoder:
+        speed = f"there is no encoder: {checked.missing_encoder}"
+    elif not set(experts) - {SPARSE_EXPERT, TEACHER}:
+        speed = f"nothing in the experts {', '.join(experts)} is trained in epochs"
     elif left < _TRIAL_SECONDS and not wish.experts:
         speed = "too little of the budget is left to try an encoder"
     else:
-        speed = measure(usual, inputs, engine, folder)
+        speed = measure(_resolved(checked, inputs, engine), inputs, engine, folder)
     situation = _situation(inputs, engine, budget, time.monotonic() - started)
     choice = choose(situation, speed, wish)
-    settled = _settled(recipe, usual, choice)
-    return Plan(settled, choice.lines, budget, round(situation.spent + choice.seconds, 1))
+    drop_encoder = choice.preset == "fast"
+    planned = {} if drop_encoder else {"epochs": choice.epochs, "members": choice.members}
+    recipe = _resolved(checked, inputs, engine, drop_encoder=drop_encoder, **planned)
+    return Plan(recipe, choice.lines, budget, round(situation.spent + choice.seconds, 1))
 
 
-def _wish(recipe: Recipe, usual: Recipe) -> Wish:
-    train = recipe.train
-    another_encoder = recipe.encoder.name not in {load_recipe("auto").encoder.name, NO_ENCODER}
+def _wish(checked: CheckedRecipe) -> Wish:
+    train = checked.written.train
+    alone = bool(member_problems(checked.draft))
     return Wish(
-        experts=recipe.experts != OPEN_EXPERTS or another_encoder,
+        experts=not checked.may_drop_encoder,
         epochs=0 if train.budget else train.epochs,
-        ceiling=usual.train.epochs,
-        members=train.members,
+        ceiling=checked.draft.train.epochs,
+        members=1 if alone else train.members,
     )
-
-
-def _settled(recipe: Recipe, usual: Recipe, choice: Choice) -> Recipe:
-    if choice.preset == "fast" and recipe.experts == OPEN_EXPERTS:
-        fast = load_recipe("fast")
-        encoder = replace(recipe.encoder, name=fast.encoder.name)
-        return replace(usual, experts=fast.experts, encoder=encoder)
-    train = replace(usual.train, epochs=choice.epochs or usual.train.epochs, members=choice.members)
-    return replace(usual, train=train)
 
 
 def _situation(inputs: RunInputs, engine: Engine, budget: float | None, spent: float) -> Situation:
@@ -188,15 +174,15 @@ def _memory() -> str:
     return f", {size / 2**30:.0f} GB memory"
 
 
-def _read(folder: RunFolder, recipe: Recipe) -> Plan | None:
+def _read(folder: RunFolder, checked: CheckedRecipe) -> Plan | None:
     """What was decided for this very recipe before it was interrupted."""
     if not folder.plan_path.is_file():
         return None
     try:
         kept: Mapping[str, Any] = json.loads(folder.plan_path.read_text("utf-8"))
-        if kept["asked"] != recipe_to_mapping(recipe):
+        if kept["asked"] != recipe_to_mapping(checked.written):
             return None
-        settled = recipe_from_mapping(kept["recipe"], source=str(folder.plan_path))
+        settled = resolved_from_mapping(kept["recipe"], source=str(folder.plan_path))
         return Plan(settled, tuple(kept["lines"]), kept["budget"], kept["estimate"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TrainingError(
@@ -204,9 +190,9 @@ def _read(folder: RunFolder, recipe: Recipe) -> Plan | None:
         ) from error
 
 
-def _write(folder: RunFolder, recipe: Recipe, plan: Plan) -> None:
+def _write(folder: RunFolder, checked: CheckedRecipe, plan: Plan) -> None:
     kept = {
-        "asked": recipe_to_mapping(recipe),
+        "asked": recipe_to_mapping(checked.written),
         "recipe": recipe_to_mapping(plan.recipe),
         "lines": plan.lines,
         "budget": plan.budget,

@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from glocal.config import Recipe
+from glocal.config.resolve import ResolvedRecipe, check
 from glocal.data.corpus import Corpus
 from glocal.data.label_table import LabelTable
+from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ModelError, Remedy, TrainingError
-from glocal.predict.evaluation import check_metric_name
 from glocal.storage.model_directory import StoredModel, save_model
-from glocal.train.budget import BudgetWatch, parse_budget
+from glocal.train.budget import BudgetWatch
 from glocal.train.checkpoint import START_AGAIN, RunFolder, seed_everything
 from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs, gather_inputs
 from glocal.train.listener import TrainListener
 from glocal.train.members import train_members
-from glocal.train.planning import decide, provisional
+from glocal.train.planning import decide
 from glocal.train.single import final_metrics, set_up, train_system
 
 __all__ = ["FitResult", "fit"]
@@ -68,30 +69,33 @@ def fit(
     started = time.monotonic()
     target = Path(out)
     folder = RunFolder(target)
+    checked = check(recipe, read_encoder_facts, has_label_table=label_table is not None)
     engine = Engine(device, recipe.train.precision)
     listener = listener if listener is not None and engine.is_main else TrainListener()
     _check_target(target, folder, resume=resume, overwrite=overwrite)
-    check_metric_name(recipe.train.metric)
     if not resume and engine.is_main:
         folder.remove()
     engine.wait()
-    # What is left open is decided once the companions' time is known.
-    first = provisional(recipe)
     seed_everything(recipe.train.seed, 0)
-    watch = BudgetWatch(parse_budget(recipe.train.budget), started, listener.on_message)
     inputs = gather_inputs(
-        first, train, dev, label_table, engine=engine, listener=listener, watch=watch
+        checked.draft,
+        train,
+        dev,
+        label_table,
+        engine=engine,
+        listener=listener,
+        watch=BudgetWatch(checked.budget, started, listener.on_message),
     )
-    plan = decide(recipe, inputs, folder=folder, engine=engine, started=started, listener=listener)
-    recipe = plan.recipe
-    _check_kind(folder, members=recipe.train.members)
-    if recipe.train.members > 1:
+    plan = decide(checked, inputs, folder=folder, engine=engine, started=started, listener=listener)
+    members = plan.recipe.train.members
+    _check_kind(folder, members=members)
+    if members > 1:
         model = train_members(
-            recipe, inputs, folder=folder, device=device, listener=listener, resume=resume
+            plan.recipe, inputs, folder=folder, device=device, listener=listener, resume=resume
         )
     else:
         model = _train_alone(
-            recipe, inputs, folder=folder, engine=engine, listener=listener, resume=resume
+            plan.recipe, inputs, folder=folder, engine=engine, listener=listener, resume=resume
         )
     seconds = time.monotonic() - started
     model.metrics = {**model.metrics, **plan.outcome(seconds, listener)}
@@ -106,7 +110,7 @@ def fit(
 
 
 def _train_alone(
-    recipe: Recipe,
+    recipe: ResolvedRecipe,
     inputs: RunInputs,
     *,
     folder: RunFolder,
@@ -117,14 +121,9 @@ def _train_alone(
     run = set_up(recipe, inputs, engine, listener)
     state = train_system(run, folder=folder, listener=listener, resume=resume)
     metrics, calibration = final_metrics(run.evaluator, state)
+    tokenizer, labels = run.tokenizer, inputs.labels
     return StoredModel(
-        run.system,
-        run.recipe,
-        inputs.labels,
-        run.tokenizer,
-        calibration,
-        metrics,
-        inputs.companions,
+        run.system, recipe, labels, tokenizer, calibration, metrics, inputs.companions
     )
 
 

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 
 from glocal.companions.companion_list import Companions
-from glocal.config import Recipe, recipe_to_mapping
+from glocal.config import recipe_to_mapping
+from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
@@ -50,7 +51,7 @@ class SingleRun:
         fingerprint: What must be the same for the run to be resumed.
     """
 
-    recipe: Recipe
+    recipe: ResolvedRecipe
     system: System
     tokenizer: TextTokenizer
     data: Collator
@@ -60,12 +61,11 @@ class SingleRun:
 
 
 def set_up(
-    recipe: Recipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
+    recipe: ResolvedRecipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
 ) -> SingleRun:
     """Build a recipe's system, and the data it is trained and measured on."""
     labels = inputs.labels
     system, tokenizer = build(recipe, inputs, engine, listener)
-    recipe = system.recipe
 
     def documents(corpus: Corpus, features: Mapping[str, np.ndarray]) -> Collator:
         return Collator(
@@ -91,7 +91,7 @@ def set_up(
 
 
 def build(
-    recipe: Recipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
+    recipe: ResolvedRecipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
 ) -> tuple[System, TextTokenizer]:
     """A recipe's system with its first weights, and its tokenizer."""
     labels = inputs.labels
@@ -176,7 +176,7 @@ def _prepare_loop(
     return loop
 
 
-def _run_loop(loop: Loop, recipe: Recipe) -> None:
+def _run_loop(loop: Loop, recipe: ResolvedRecipe) -> None:
     system, engine = loop.system, loop.engine
     if recipe.train.compile:
         system.encoder.compile(dynamic=True)
@@ -198,7 +198,7 @@ def _run_loop(loop: Loop, recipe: Recipe) -> None:
 
 
 def _fingerprint(
-    recipe: Recipe,
+    recipe: ResolvedRecipe,
     engine: Engine,
     sets: Sequence[tuple[Corpus, Any]],
     companions: Companions,

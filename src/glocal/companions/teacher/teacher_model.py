@@ -44,11 +44,9 @@ from glocal.companions.teacher.vector_index import SimilarityIndex
 from glocal.companions.teacher.votes import Scopes, scopes_from_neighbours, vote
 from glocal.companions.teacher.word_index import WordIndex
 from glocal.config import Recipe, TeacherConfig
-from glocal.config.expert_names import TEACHER
-from glocal.config.reader_configurations import CONFIGURATIONS
 from glocal.data.cache import Arrays, cached_arrays
 from glocal.encoders.static import StaticVectors, load_vectors
-from glocal.errors import ConfigError, DataError, ModelError
+from glocal.errors import DataError, ModelError
 from glocal.progress import Progress, StagedProgress
 
 if TYPE_CHECKING:
@@ -93,8 +91,7 @@ class Teacher(Companion):
     @classmethod
     def is_used_by(cls, recipe: Recipe) -> bool:
         """Return whether the recipe has the expert `T`, or a reader that sees a scope."""
-        taught = CONFIGURATIONS[recipe.reader.configuration].teacher
-        return any(e == TEACHER or (taught and e.startswith("R-")) for e in recipe.experts)
+        return recipe.uses_teacher
 
     @classmethod
     def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> Teacher:
@@ -103,17 +100,9 @@ class Teacher(Companion):
         Args:
             inputs: Training texts, labels, settings and word vectors.
             progress: Returns the progress callback of a stage.
-
-        Raises:
-            ConfigError: Settings that do not go together.
         """
         config, train, vectors = inputs.recipe.teacher, inputs.train, inputs.vectors
         assert vectors is not None, "a teacher compares texts by word vectors"
-        if config.similarity == "words" and config.index != "exact":
-            raise ConfigError(
-                f"'teacher.index' = {config.index} searches vectors, but 'teacher.similarity' is "
-                "words, whose search is always exact; set teacher.index=exact"
-            )
         known = KnownLabels.find(
             train,
             inputs.labels,

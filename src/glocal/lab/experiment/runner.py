@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from glocal.config import Recipe, recipe_from_mapping
-from glocal.config.expert_names import parse_experts
+from glocal.config.resolve import check
+from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError, DataError, GlocalError, Interrupted
 from glocal.lab.experiment.jobs import Job, JobListener, JobState, Result
 from glocal.lab.experiment.methods import RECIPE, Method
@@ -94,7 +95,7 @@ class Runner:
 
         view = view or RunView()
         chosen = [job for job in self.jobs if not names or job.method.name in names]
-        check_experts([job.method for job in chosen])
+        check_recipes([job.method for job in chosen])
         if overwrite:
             _discard(chosen)
         _check_earlier(chosen)
@@ -251,23 +252,18 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str =
     return found
 
 
-def check_experts(methods: Sequence[Method]) -> None:
-    """Check the experts of all recipes against the layers of their encoders.
+def check_recipes(methods: Sequence[Method]) -> None:
+    """Hold the recipes of all methods against every rule that needs no texts.
 
     Raises:
         ConfigError: With every problem and its method.
     """
-    layers: dict[str, int] = {}
     problems = []
     for method in methods:
         if method.kind != RECIPE:
             continue
-        recipe = recipe_from_mapping(method.settings)
-        name = f"{recipe.reader.encode} {recipe.encoder.name}"
-        if name not in layers:
-            layers[name] = encoder_layers(recipe)
         try:
-            parse_experts(recipe.experts, layers[name])
+            check(recipe_from_mapping(method.settings), read_encoder_facts)
         except ConfigError as error:
             problems += [f"variant '{method.name}': {problem}" for problem in error.problems]
     if problems:
@@ -276,9 +272,4 @@ def check_experts(methods: Sequence[Method]) -> None:
 
 def encoder_layers(recipe: Recipe) -> int:
     """Return the number of layers of a recipe's encoder."""
-    from glocal.encoders.loading import load_pretrained, n_layers
-
-    if recipe.reader.encode == "static":
-        return 0
-    model, _ = load_pretrained(recipe.encoder)
-    return n_layers(model)
+    return read_encoder_facts(recipe).n_layers
