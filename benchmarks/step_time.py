@@ -26,7 +26,9 @@ import torch
 from tokenizers import Tokenizer, models
 
 from glocal.config import load_recipe
+from glocal.config.resolve import check, resolve
 from glocal.data.batches import Batch
+from glocal.encoders.read_facts import read_encoder_facts
 from glocal.experts import label_attention_kernel
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
@@ -106,8 +108,9 @@ def measure(args, *, how, padded, fused):
     experts = args.experts.split(",")
     overrides = [f"encoder.name={args.encoder}", f"encoder.max_length={args.length}"]
     overrides += [f"experts={experts!r}", "candidates.mode=full"]
-    recipe = load_recipe("glocalxml", overrides)
+    checked = check(load_recipe("glocalxml", overrides), read_encoder_facts)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    recipe = resolve(checked, n_labels=args.labels, device_type=device.type)
     torch.manual_seed(0)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()

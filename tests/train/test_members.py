@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-import glocal.train.gather
 from glocal import Tagger
+from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.config import load_recipe
 from glocal.errors import ConfigError, Interrupted, TrainingError
 from glocal.predict.ensemble import ensemble_predict
@@ -110,13 +110,9 @@ def test_a_member_stopped_midway_goes_on_where_it_was(whole, tmp_path):
 
 def test_the_sparse_model_is_fitted_once(tmp_path, monkeypatch):
     fitted = []
-    fit_sparse = glocal.train.gather.fit_sparse
-
-    def counted(*arguments, **options):
-        fitted.append(1)
-        return fit_sparse(*arguments, **options)
-
-    monkeypatch.setattr(glocal.train.gather, "fit_sparse", counted)
+    fit = SparseModel.fit.__func__
+    instead = classmethod(lambda *args, **options: fitted.append(1) or fit(*args, **options))
+    monkeypatch.setattr(SparseModel, "fit", instead)
     train(recipe("train.epochs=1"), tmp_path / "m")
     assert len(fitted) == 1
 

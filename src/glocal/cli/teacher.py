@@ -125,11 +125,14 @@ def _made(
     from glocal.companions.companion import FitInputs
     from glocal.companions.teacher.teacher_model import Teacher
     from glocal.config import load_recipe
+    from glocal.config.resolve import check
     from glocal.data.label_table import read_label_table
+    from glocal.encoders.read_facts import read_encoder_facts
     from glocal.encoders.static import build_vectors
     from glocal.vocabulary.label_space import LabelSpace
 
     settings = load_recipe(recipe, override)
+    check(settings, read_encoder_facts, has_label_table=labels is not None)
     corpus = read_file(source, require_labels=True, **reading)
     table = None if labels is None else read_label_table(labels)
     space = LabelSpace.build(corpus, table=table, min_count=settings.labels.min_count)
