@@ -303,7 +303,7 @@ def test_resume_without_a_checkpoint_starts_from_the_beginning(tmp_path):
 
 def test_parts_need_documents(tmp_path):
     recipe = tiny_recipe("glocalxml", "train.accumulation=4")
-    with pytest.raises(ConfigError, match="3 training texts cannot be dealt out"):
+    with pytest.raises(ConfigError, match="3 training texts cannot be split over"):
         train(recipe, tmp_path / "m", corpus=tiny_corpus(3))
     recipe = tiny_recipe("glocalxml", "train.accumulation=4", "train.batch_size=2")
     with pytest.raises(ConfigError, match=r"batch of 2 \(train\.batch_size\)"):
