@@ -7,7 +7,7 @@ import pytest
 from safetensors.torch import load_file
 
 from glocal import Tagger
-from glocal.companions.sparse.sparse_model import SparseModel
+from glocal.companions.companion_list import Companions
 from glocal.config import load_recipe
 from glocal.errors import ConfigError, Interrupted, TrainingError
 from glocal.predict.ensemble import ensemble_predict
@@ -108,11 +108,11 @@ def test_a_member_stopped_midway_goes_on_where_it_was(whole, tmp_path):
     assert_same_model(whole, out)
 
 
-def test_the_sparse_model_is_fitted_once(tmp_path, monkeypatch):
+def test_the_companions_are_fitted_once(tmp_path, monkeypatch):
     fitted = []
-    fit = SparseModel.fit.__func__
-    instead = classmethod(lambda *args, **options: fitted.append(1) or fit(*args, **options))
-    monkeypatch.setattr(SparseModel, "fit", instead)
+    fit = Companions.fit
+    instead = lambda *args, **options: fitted.append(1) or fit(*args, **options)  # noqa: E731
+    monkeypatch.setattr(Companions, "fit", instead)
     train(recipe("train.epochs=1"), tmp_path / "m")
     assert len(fitted) == 1
 

@@ -306,7 +306,7 @@ def test_parts_need_documents(tmp_path):
     with pytest.raises(ConfigError, match="3 training texts cannot be split over"):
         train(recipe, tmp_path / "m", corpus=tiny_corpus(3))
     recipe = tiny_recipe("glocalxml", "train.accumulation=4", "train.batch_size=2")
-    with pytest.raises(ConfigError, match=r"batch of 2 \(train\.batch_size\)"):
+    with pytest.raises(ConfigError, match=r"2 texts of a batch \(train\.batch_size\)"):
         train(recipe, tmp_path / "m")
 
 
