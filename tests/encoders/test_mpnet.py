@@ -9,11 +9,10 @@ import torch
 from transformers import MPNetConfig, MPNetModel
 
 from glocal.encoders.mpnet import adapt_mpnet
-from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.collating import collate
 from tests.encoders.folders import MPNET, texts
-from tests.tiny import tiny_recipe
+from tests.tiny import build_system, tiny_recipe
 
 
 @pytest.fixture
