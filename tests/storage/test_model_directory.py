@@ -149,7 +149,9 @@ def test_files_are_as_readable_as_other_new_files(folder, tmp_path):
 
 def test_a_newer_format_asks_for_an_upgrade(folder):
     edit(folder / "glocal.toml", lambda t: t.replace("format_version = 2", "format_version = 99"))
-    with pytest.raises(NewerFormatError, match=r"format 99.*up to format 2: pip install -U"):
+    with pytest.raises(
+        NewerFormatError, match=r"format 99.*up to format 2; upgrade it: pip install -U"
+    ):
         load_model(folder)
 
 
