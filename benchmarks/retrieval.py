@@ -62,9 +62,9 @@ def measure(options: argparse.Namespace) -> None:
 
     from glocal.companions.teacher.recall import scope_recall
     from glocal.config import TeacherConfig
-    from glocal.data.label_table import read_label_table
     from glocal.data.readers import read_corpus
     from glocal.vocabulary.label_space import LabelSpace
+    from glocal.vocabulary.label_table import read_label_table
 
     torch.set_num_threads(options.threads)
     with step("read"):

@@ -81,9 +81,9 @@ def ours(args, work):
     """Train and predict from the texts."""
     from glocal.companions.sparse.sparse_model import SparseModel
     from glocal.config import SparseConfig
-    from glocal.data.label_table import read_label_table
     from glocal.data.readers import read_corpus
     from glocal.vocabulary.label_space import LabelSpace
+    from glocal.vocabulary.label_table import read_label_table
 
     train, test = (read_corpus(files(args.data, split)) for split in ("train", args.split))
     table = Path(args.data) / "labels.jsonl"

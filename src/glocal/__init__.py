@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     )
     from glocal.config import Recipe, load_recipe, recipe_names
     from glocal.data.corpus import Corpus, Document
-    from glocal.data.label_table import LabelEntry, LabelTable, read_label_table
     from glocal.data.readers import read_corpus
     from glocal.errors import (
         ConfigError,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from glocal.train.run import FitResult, fit
     from glocal.vocabulary.bands import Band, Bands
     from glocal.vocabulary.label_space import LabelSpace
+    from glocal.vocabulary.label_table import LabelEntry, LabelTable, read_label_table
 
 __all__ = [
     "AddedParent",
@@ -105,7 +105,7 @@ _MODULES = {
     ),
     "glocal.config": "Recipe load_recipe recipe_names",
     "glocal.data.corpus": "Corpus Document",
-    "glocal.data.label_table": "LabelEntry LabelTable read_label_table",
+    "glocal.vocabulary.label_table": "LabelEntry LabelTable read_label_table",
     "glocal.data.readers": "read_corpus",
     "glocal.errors": (
         "ConfigError DataError GlocalError Interrupted MissingExtraError ModelError "

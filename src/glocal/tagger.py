@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from glocal.data.corpus import Corpus
-    from glocal.data.label_table import LabelTable
     from glocal.predict.evaluation import EvaluationReport
     from glocal.predict.explain import TagExplanation
     from glocal.predict.predictor import Predictor
     from glocal.ranking.predictions import Predictions
     from glocal.train.listener import TrainListener
+    from glocal.vocabulary.label_table import LabelTable
 
 __all__ = ["NotFittedError", "Tagger"]
 

@@ -6,7 +6,6 @@ import pytest
 from glocal.cli import demo
 from glocal.data.builtin import BuiltinData
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelEntry, LabelTable
 from glocal.lab.baselines.quick_svm import linear_baseline
 from glocal.predict.evaluation import metric_value
 from glocal.vocabulary.label_space import LabelSpace
@@ -16,9 +15,8 @@ from tests.tiny import tiny_corpus
 
 @pytest.fixture
 def small_data(monkeypatch):
-    entry = LabelEntry("cat", "Felis catus", "", ())
-    table = LabelTable.from_entries([entry], source="table")
-    data = BuiltinData(tiny_corpus(96, 0), tiny_corpus(16, 1), tiny_corpus(16, 2), table)
+    rows = [{"id": "cat", "name": "Felis catus", "parents": []}]
+    data = BuiltinData(tiny_corpus(96, 0), tiny_corpus(16, 1), tiny_corpus(16, 2), rows)
     monkeypatch.setattr("glocal.data.icd10cm.load_icd10cm", lambda **_: data)
     return data
 

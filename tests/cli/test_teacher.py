@@ -119,10 +119,10 @@ def taught(tmp_path, files, model, table, vectors):
     from glocal.companions.companion import FitInputs
     from glocal.companions.teacher.teacher_model import Teacher
     from glocal.config import EncoderConfig, Recipe, TeacherConfig
-    from glocal.data.label_table import read_label_table
     from glocal.data.readers import read_corpus
     from glocal.encoders.static import build_vectors
     from glocal.vocabulary.label_space import LabelSpace
+    from glocal.vocabulary.label_table import read_label_table
 
     for name in ("glocal.toml", "labels.parquet"):
         shutil.copy(model / name, tmp_path / name)

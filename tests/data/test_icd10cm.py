@@ -5,9 +5,9 @@ import pytest
 from glocal.data import icd10cm
 from glocal.data.builtin import load_builtin
 from glocal.data.duplicates import text_keys
-from glocal.data.label_table import read_label_table
 from glocal.data.readers import read_corpus
 from glocal.errors import DataError, MissingExtraError
+from glocal.vocabulary.label_table import LabelTable, read_label_table
 
 CODES = "".join(
     f"""<diag><name>A0{i}</name><desc>Fever of kind {chr(97 + i)}</desc>
@@ -58,7 +58,8 @@ def test_held_out_texts_are_terms_of_unseen_wording(small_package):
 
 
 def test_label_table(small_package):
-    table = icd10cm.load_icd10cm(level="full").label_table
+    rows = icd10cm.load_icd10cm(level="full").label_rows
+    table = LabelTable.from_rows(rows)
     assert table.get("1").name == "Infections"
     assert table.get("A00").parents == ("A00-A09",)
     assert table.get("A00-A09").parents == ("1",)
@@ -73,7 +74,7 @@ def test_second_load_comes_from_the_cache_and_is_equal(small_package):
     for split in ("train", "dev", "test"):
         assert getattr(built, split).table.equals(getattr(cached, split).table)
         assert getattr(cached, split).source == f"icd10cm-full:{split}"
-    assert cached.label_table == built.label_table
+    assert cached.label_rows == built.label_rows
 
 
 def test_damaged_cache_is_built_again(small_package, private_cache):
@@ -140,7 +141,8 @@ def test_the_real_classification(level, n_labels, per_text):
     rows = all_rows(data)
     assert len(rows) > 60_000
     assert len(data.test) == len(data.dev) > 1300
-    assert len(data.label_table) > n_labels
+    table = LabelTable.from_rows(data.label_rows)
+    assert len(table) > n_labels
     assert sum(len(row.labels) for row in rows) / len(rows) > per_text
-    assert data.label_table.problems() == []
-    assert data.label_table.get("E11").name == "Type 2 diabetes mellitus"
+    assert table.problems() == []
+    assert table.get("E11").name == "Type 2 diabetes mellitus"

@@ -4,9 +4,9 @@ import pytest
 
 from glocal.data.corpus import Corpus
 from glocal.data.inspect import inspect_corpora
-from glocal.data.label_table import LabelTable
 from glocal.errors import DataError
 from glocal.vocabulary.bands import Bands
+from glocal.vocabulary.label_table import LabelTable
 
 
 @pytest.fixture

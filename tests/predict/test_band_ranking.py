@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.metrics.documents import DocumentScores
 from glocal.predict.band_ranking import Interval, rank_within_bands
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 
 TRAIN = Corpus.from_texts(
     [f"t{i}" for i in range(8)],

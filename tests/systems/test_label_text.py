@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.errors import ConfigError
 from glocal.predict.predictor import Predictor
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
+from glocal.vocabulary.label_table import LabelTable
 from tests.collating import collate
 from tests.tiny import build_system, tiny_recipe
 

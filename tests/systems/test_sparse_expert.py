@@ -7,7 +7,6 @@ import torch
 from glocal.companions.companion import SPARSE, SPARSE_ODDS
 from glocal.companions.sparse.sparse_companion import SparseCompanion
 from glocal.companions.sparse.sparse_model import SparseModel
-from glocal.data.label_table import LabelTable
 from glocal.encoders.encoder import Features
 from glocal.errors import ConfigError
 from glocal.experts.scattered import at_labels

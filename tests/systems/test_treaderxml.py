@@ -12,7 +12,6 @@ from glocal.companions.teacher.teacher_model import Teacher
 from glocal.config import load_recipe
 from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.data.tokens import TokenStore
 from glocal.errors import ConfigError, DataError, Interrupted, TrainingError
 from glocal.experts.reading_network import SelfAttention
@@ -21,6 +20,7 @@ from glocal.predict.topk_documents import score_documents
 from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.system import TrainingPosition
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 from tests.collating import collate
 from tests.tiny import build_system, taught, tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, train

@@ -1,7 +1,7 @@
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.vocabulary.hierarchy import Hierarchy
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 
 TREE = Hierarchy({"leaf": ["mid", "side"], "mid": ["root"], "side": ["mid"], "root": []})
 

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.errors import DataError
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 
 TABLE = LabelTable(
     ["b", "z", "a"], ["Bee", "Zed", "Ay"], ["buzzes", "", ""], [("z",), (), ("z", "q")]

@@ -1,9 +1,9 @@
 import pytest
 
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.errors import ConfigError
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import label_texts, name_forms, telling_name
 
 TABLE = LabelTable(

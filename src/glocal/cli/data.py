@@ -45,8 +45,8 @@ def inspect(
     The exit status is 1 when there are problems.
     """
     from glocal.data.inspect import inspect_corpora
-    from glocal.data.label_table import read_label_table
     from glocal.vocabulary import bands as label_bands
+    from glocal.vocabulary.label_table import read_label_table
 
     del reading["skip_bad_rows"]  # bad rows are reported in any case
     report = inspect_corpora(

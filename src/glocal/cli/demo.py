@@ -74,6 +74,7 @@ def demo(
     from glocal.cli.training_progress import TrainingProgress
     from glocal.predict.predictor import Predictor
     from glocal.train.run import fit
+    from glocal.vocabulary.label_table import LabelTable
 
     console.note(f"Training on {len(data.train):,} texts with the recipe '{recipe}' …")
     with TrainingProgress() as progress:
@@ -82,7 +83,7 @@ def demo(
             data.train,
             out=out,
             dev=data.dev,
-            label_table=data.label_table,
+            label_table=LabelTable.from_rows(data.label_rows),
             resume=resume,
             overwrite=overwrite or out == OUT,
             device=device,

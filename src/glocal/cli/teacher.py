@@ -126,10 +126,10 @@ def _made(
     from glocal.companions.teacher.teacher_model import Teacher
     from glocal.config import load_recipe
     from glocal.config.resolve import check
-    from glocal.data.label_table import read_label_table
     from glocal.encoders.read_facts import read_encoder_facts
     from glocal.encoders.static import build_vectors
     from glocal.vocabulary.label_space import LabelSpace
+    from glocal.vocabulary.label_table import read_label_table
 
     settings = load_recipe(recipe, override)
     check(settings, read_encoder_facts, has_label_table=labels is not None)

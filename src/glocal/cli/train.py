@@ -135,7 +135,7 @@ def _overrides(overrides: Sequence[str], plain: Mapping[str, object]) -> list[st
 
 
 def _label_table(path: str | None) -> Any:
-    from glocal.data.label_table import read_label_table
+    from glocal.vocabulary.label_table import read_label_table
 
     return None if path is None else read_label_table(path)
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from glocal.companions.sparse.word_weights import Contribution
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
     from glocal.data.corpus import Corpus
-    from glocal.data.label_table import LabelTable
     from glocal.encoders.static import StaticVectors
     from glocal.vocabulary.label_space import LabelSpace
+    from glocal.vocabulary.label_table import LabelTable
 
 __all__ = [
     "SCOPE",

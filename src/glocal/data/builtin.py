@@ -1,7 +1,7 @@
 """The built-in data sets, by name.
 
 A split is named like a file, `icd10cm:train`, and a label table by the set's name, `icd10cm`, so
-that they can be used wherever a path is expected. A file of the same name wins.
+that they can be used wherever a path is expected. A file of the same name takes precedence.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from glocal.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
-    from glocal.data.label_table import LabelTable
 
-__all__ = ["BUILTIN_NAMES", "BuiltinData", "builtin_corpus", "builtin_label_table", "load_builtin"]
+__all__ = ["BUILTIN_NAMES", "BuiltinData", "builtin_corpus", "builtin_label_rows", "load_builtin"]
 
 SPLITS = ("train", "dev", "test")
 
@@ -28,33 +27,27 @@ class BuiltinData:
     """A data set that comes with the library.
 
     Args:
-        train: The documents to learn from.
-        dev: Those to choose settings by.
-        test: Those to report on.
-        label_table: The names and parents of its labels.
+        train: Training documents.
+        dev: Documents to choose settings by.
+        test: Documents to report on.
+        label_rows: The rows of its label table: `id`, `name` and `parents`.
     """
 
     train: Corpus
     dev: Corpus
     test: Corpus
-    label_table: LabelTable
+    label_rows: list[dict[str, Any]]
 
 
-def _icd10cm() -> BuiltinData:
+def _icd10cm(level: Literal["category", "full"]) -> BuiltinData:
     from glocal.data.icd10cm import load_icd10cm
 
-    return load_icd10cm(level="category")
-
-
-def _icd10cm_full() -> BuiltinData:
-    from glocal.data.icd10cm import load_icd10cm
-
-    return load_icd10cm(level="full")
+    return load_icd10cm(level=level)
 
 
 _LOADERS: dict[str, Callable[[], BuiltinData]] = {
-    "icd10cm": _icd10cm,
-    "icd10cm-full": _icd10cm_full,
+    "icd10cm": partial(_icd10cm, "category"),
+    "icd10cm-full": partial(_icd10cm, "full"),
 }
 
 BUILTIN_NAMES = tuple(_LOADERS)
@@ -79,7 +72,7 @@ def load_builtin(name: str) -> BuiltinData:
 
 
 def builtin_corpus(path: str) -> Corpus | None:
-    """The split of a built-in set that `path` names, or None when it names none."""
+    """Return the split of a built-in set that `path` names, or None."""
     name, colon, split = path.partition(":")
     if not colon or name not in _LOADERS or os.path.exists(path):
         return None
@@ -92,8 +85,8 @@ def builtin_corpus(path: str) -> Corpus | None:
     return corpus
 
 
-def builtin_label_table(path: str) -> LabelTable | None:
-    """The label table of the built-in set that `path` names, or None when it names none."""
+def builtin_label_rows(path: str) -> list[dict[str, Any]] | None:
+    """Return the label rows of the built-in set that `path` names, or None."""
     if path not in _LOADERS or os.path.exists(path):
         return None
-    return load_builtin(path).label_table
+    return load_builtin(path).label_rows

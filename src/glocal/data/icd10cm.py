@@ -2,10 +2,10 @@
 
 - Texts are the descriptions of codes and their inclusion terms (other wordings of the diagnosis,
   and notes of what a code includes). Labels are the code and everything above it: subcategories,
-  category, block and chapter. With `level="category"` labels below the three-character category
-  are left out.
+  category, block and chapter. With `level="category"` labels end at the three-character
+  category.
 - All descriptions are training texts. A tenth of the inclusion terms is held out for test and a
-  tenth for dev, chosen among those whose wording occurs only once (case and digits aside): the
+  tenth for dev, among those whose wording occurs only once (case and digits aside), so that the
   model has not seen it.
 - Labels are those with at least two training texts.
 - The data comes with the package `simple-icd-10-cm` (extra `demo`). Its XML file is read directly,
@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import numpy as np
@@ -32,7 +32,6 @@ from glocal.data.builtin import BuiltinData
 from glocal.data.cache import cached
 from glocal.data.corpus import Corpus, CorpusBuilder, Document
 from glocal.data.duplicates import near_duplicate_key
-from glocal.data.label_table import LabelEntry, LabelTable, read_label_table
 from glocal.data.writers import write_corpus
 from glocal.errors import DataError, require
 
@@ -109,7 +108,7 @@ def _nodes(package: Path) -> Iterator[_Node]:
     except (ElementTree.ParseError, OSError) as error:
         raise DataError(
             f"cannot be read ({error}); install the package again", path=files[-1]
-        ) from (error)
+        ) from error
     for chapter in root.iter("chapter"):
         yield from _walk(chapter, ())
 
@@ -149,12 +148,12 @@ def _build(nodes: list[_Node], *, level: Level, seed: int, name: str) -> Builtin
         _corpus(train, kept, f"{name}:train"),
         _corpus([terms[i] for i in sorted(dev)], kept, f"{name}:dev"),
         _corpus([terms[i] for i in sorted(test)], kept, f"{name}:test"),
-        _label_table(nodes, kept, name),
+        _label_rows(nodes, kept),
     )
 
 
 def _held_out(descriptions: list[str], terms: list[str], seed: int) -> tuple[set[int], set[int]]:
-    """Positions of the terms for dev and for test, none of them a near-duplicate of any text."""
+    """Return the positions of the terms for dev and test, none a near-duplicate of any text."""
     occurrences = Counter(map(near_duplicate_key, [*descriptions, *terms]))
     unique = [i for i, term in enumerate(terms) if occurrences[near_duplicate_key(term)] == 1]
     chosen = np.random.default_rng(seed).permutation(unique).tolist()
@@ -169,23 +168,21 @@ def _corpus(texts: list[tuple[str, str, tuple[str, ...]]], labels: set[str], sou
     return builder.finish()
 
 
-def _label_table(nodes: list[_Node], labels: set[str], name: str) -> LabelTable:
-    entries: dict[str, LabelEntry] = {}
+def _label_rows(nodes: list[_Node], labels: set[str]) -> list[dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}  # by id: a block of one category has the category's
     for node in nodes:
         above = [id_ for id_ in node.path if id_ != node.id]
         if node.id in labels:
-            parents = tuple(above[-1:])
-            entries[node.id] = LabelEntry(node.id, CODE_RANGE.sub("", node.name), "", parents)
-    return LabelTable.from_entries(list(entries.values()), source=name)
+            name = CODE_RANGE.sub("", node.name)
+            rows[node.id] = {"id": node.id, "name": name, "parents": above[-1:]}
+    return list(rows.values())
 
 
 def _write(data: BuiltinData, folder: Path) -> None:
     write_corpus(data.train, folder / "train.parquet")
     write_corpus(data.dev, folder / "dev.parquet")
     write_corpus(data.test, folder / "test.parquet")
-    table = data.label_table
-    columns = {"id": table.ids, "name": table.names, "parents": table.parents}
-    pq.write_table(pa.table(columns), folder / "labels.parquet")
+    pq.write_table(pa.Table.from_pylist(data.label_rows), folder / "labels.parquet")
 
 
 def _read(folder: Path, name: str) -> BuiltinData:
@@ -193,6 +190,4 @@ def _read(folder: Path, name: str) -> BuiltinData:
         Corpus(pq.read_table(folder / f"{split}.parquet"), source=f"{name}:{split}")
         for split in ("train", "dev", "test")
     )
-    table = read_label_table(folder / "labels.parquet")
-    table.source = name
-    return BuiltinData(train, dev, test, table)
+    return BuiltinData(train, dev, test, pq.read_table(folder / "labels.parquet").to_pylist())

@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +25,13 @@ from numpy.typing import NDArray
 
 from glocal.data.corpus import Corpus
 from glocal.data.duplicates import text_keys
-from glocal.data.label_table import LabelTable
 from glocal.data.readers import read_corpus
 
+if TYPE_CHECKING:
+    from glocal.vocabulary.bands import Bands
+    from glocal.vocabulary.label_table import LabelTable
+
 __all__ = [
-    "CountBands",
     "Distribution",
     "InspectReport",
     "OverlapReport",
@@ -39,17 +41,6 @@ __all__ = [
 
 PERCENTILES = (5, 25, 50, 75, 95, 99)
 CURVE_POINTS = 60
-
-
-class CountBands(Protocol):
-    """Named ranges of label counts; `glocal.vocabulary.Bands` is one."""
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the ranges."""
-
-    def assign(self, counts: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The position of the range of each count, or -1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +161,7 @@ class _Facts:
 def inspect_corpora(
     corpora: Sequence[Corpus | str | Path],
     *,
-    bands: CountBands | None = None,
+    bands: Bands | None = None,
     label_table: LabelTable | None = None,
     **read_options: Any,
 ) -> InspectReport:
@@ -196,7 +187,7 @@ def inspect_corpora(
     return InspectReport([fact.report for fact in facts], overlaps, label_problems)
 
 
-def _facts(corpus: Corpus, bands: CountBands | None) -> _Facts:
+def _facts(corpus: Corpus, bands: Bands | None) -> _Facts:
     flat = pc.list_flatten(corpus.table.column("labels"))
     counts = np.sort(pc.value_counts(flat).field("counts").to_numpy())[::-1]
     label_lengths = pc.list_value_length(corpus.table.column("labels")).to_numpy()
@@ -245,7 +236,7 @@ def _lengths(corpus: Corpus) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return words, characters
 
 
-def _band_sizes(counts: NDArray[np.int64], bands: CountBands | None) -> dict[str, int]:
+def _band_sizes(counts: NDArray[np.int64], bands: Bands | None) -> dict[str, int]:
     if bands is None:
         return {}
     sizes = np.bincount(bands.assign(counts), minlength=len(bands.names))

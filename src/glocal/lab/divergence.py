@@ -25,13 +25,13 @@ from glocal.data.batches import prediction_batches
 from glocal.errors import ConfigError
 from glocal.experts.expert import Expert
 from glocal.losses.diversity import bernoulli_kl
+from glocal.predict.predictor import Predictor, collate_corpus
 from glocal.progress import Progress
 from glocal.systems.mixture import ExpertMixture
 
 if TYPE_CHECKING:
     from glocal.data.batches import Batch
     from glocal.data.corpus import Corpus
-    from glocal.predict.predictor import Predictor
 
 __all__ = ["Divergence", "bernoulli_jsd", "expert_divergence", "log_jsd"]
 
@@ -81,7 +81,7 @@ def expert_divergence(
             f"{predictor.recipe.train.members} with {', '.join(system.expert_names)}"
         )
     gold = predictor.labels.encode(corpus)
-    documents = replace(predictor.documents(corpus), gold=gold)
+    documents = replace(collate_corpus(predictor, corpus), gold=gold)
     totals, done, with_gold = torch.zeros(3, dtype=torch.float64), 0, 0
     for places in prediction_batches(documents.tokens.lengths, predictor.batch_size):
         batch = documents(places).to(predictor.device)

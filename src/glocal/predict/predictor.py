@@ -31,7 +31,7 @@ from glocal.vocabulary.label_space import LabelSpace
 if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
 
-__all__ = ["Predictor"]
+__all__ = ["Predictor", "collate_corpus"]
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class Predictor:
         allowed = self._allowed(only, exclude)
         features = self.companions.features_for_texts(texts, allowed=allowed)
         return self._rank(
-            self._collator(tokens, features),
+            _collator(self, tokens, features),
             k=k,
             candidates=candidates,
             experts=self.expert_names if per_expert else (),
@@ -152,33 +152,13 @@ class Predictor:
         """Like `predict`, with the tokens cached on disk."""
         allowed = self._allowed(only, exclude)
         return self._rank(
-            self.documents(corpus, allowed=allowed),
+            collate_corpus(self, corpus, allowed=allowed),
             k=k,
             candidates=candidates,
             experts=self.expert_names if per_expert else (),
             allowed=allowed,
             calibrated=calibrated,
             progress=progress,
-        )
-
-    def documents(self, corpus: Corpus, *, allowed: np.ndarray | None = None) -> Collator:
-        """Return what makes batches of a corpus; its tokens are cached on disk.
-
-        Args:
-            corpus: The texts.
-            allowed: (L,) bool, the only labels that will be asked for; by default all.
-        """
-        tokens = tokenise(corpus, self.tokenizer, max_length=self.recipe.encoder.tokens_read)
-        features = self.companions.features(corpus, allowed=allowed)
-        return self._collator(tokens, features)
-
-    def _collator(self, tokens: TokenStore, features: Mapping[str, np.ndarray]) -> Collator:
-        return Collator(
-            tokens,
-            self.tokenizer.facts,
-            n_labels=len(self.labels),
-            companion_features=features,
-            chunking=self.system.chunking,
         )
 
     def _rank(
@@ -281,7 +261,7 @@ class Predictor:
         """Return as many labels per text as `report` looks at, of the model and each expert."""
         experts = self.expert_names if len(self.expert_names) > 1 else []
         return self._rank(
-            self.documents(corpus),
+            collate_corpus(self, corpus),
             k=min(max(_EVALUATED, *ks), len(self.labels)),
             experts=experts,
             mean=plain_mean and bool(experts or self.system.combination.weights),
@@ -326,7 +306,7 @@ class Predictor:
             text, self.recipe.encoder.tokens_read
         )
         features, chunking = self.companions.features_for_texts([text]), self.system.chunking
-        documents = self._collator(TokenStore.in_memory([ids]), features)
+        documents = _collator(self, TokenStore.in_memory([ids]), features)
         batch = documents(np.zeros(1, np.int64)).to(self.device)
         order = range(len(ids)) if chunking is None else chunking.order(len(ids)).tolist()
         spans = attention_spans(
@@ -354,6 +334,33 @@ class Predictor:
         """The similar training texts and the labels they vote for; None without a teacher."""
         _check_unicode([text])
         return self.companions.similar_texts(text)
+
+
+def collate_corpus(
+    predictor: Predictor, corpus: Corpus, *, allowed: np.ndarray | None = None
+) -> Collator:
+    """Return what makes batches of a corpus; its tokens are cached on disk.
+
+    Args:
+        predictor: The model.
+        corpus: The texts.
+        allowed: (L,) bool, the only labels that will be asked for; by default all.
+    """
+    length = predictor.recipe.encoder.tokens_read
+    tokens = tokenise(corpus, predictor.tokenizer, max_length=length)
+    return _collator(predictor, tokens, predictor.companions.features(corpus, allowed=allowed))
+
+
+def _collator(
+    predictor: Predictor, tokens: TokenStore, features: Mapping[str, np.ndarray]
+) -> Collator:
+    return Collator(
+        tokens,
+        predictor.tokenizer.facts,
+        n_labels=len(predictor.labels),
+        companion_features=features,
+        chunking=predictor.system.chunking,
+    )
 
 
 def _check_unicode(texts: Sequence[str]) -> None:

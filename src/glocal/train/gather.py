@@ -17,12 +17,12 @@ from glocal.companions.companion_list import Companions, word_vectors
 from glocal.config import Recipe
 from glocal.config.rules import DataFacts, data_problems
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.errors import ConfigError
 from glocal.progress import Progress, StagedProgress
 from glocal.train.engine import Engine
 from glocal.train.listener import TrainListener
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import label_texts
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import Any
 from glocal.config import Recipe
 from glocal.config.resolve import ResolvedRecipe, check
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ModelError, Remedy, TrainingError
 from glocal.storage.model_directory import StoredModel, save_model
@@ -28,6 +27,7 @@ from glocal.train.listener import TrainListener
 from glocal.train.members import train_members
 from glocal.train.planning import decide
 from glocal.train.single import final_metrics, set_up, train_system
+from glocal.vocabulary.label_table import LabelTable
 
 __all__ = ["FitResult", "fit"]
 

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from glocal.data.label_table import LabelTable, find_cycles
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable, find_cycles
 
 __all__ = ["Hierarchy"]
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.errors import DataError
+from glocal.vocabulary.label_table import LabelTable
 
 __all__ = ["LabelSpace"]
 

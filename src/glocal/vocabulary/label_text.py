@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from glocal.data.label_table import LabelTable
 from glocal.errors import ConfigError, Remedy
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 
 __all__ = ["label_texts", "name_forms", "telling_name"]
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 
 N_LABELS = 12
 SMALL = SparseConfig(pieces="off", min_words=2, cluster_size=4, beam=2, sample=20)

@@ -8,9 +8,9 @@ import pytest
 from glocal.companions.sparse import sparse_training as training_module
 from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.errors import DataError, ModelError, NewerFormatError
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 from tests.companions.sparse.made_up import SMALL, corpus, label_space, log_odds
 
 

@@ -9,8 +9,8 @@ from glocal.companions.sparse.vectoriser import Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelTable
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 from tests.companions.sparse.made_up import log_odds
 
 WORDS = sorted(

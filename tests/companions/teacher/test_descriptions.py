@@ -2,8 +2,8 @@
 
 from glocal.companions.teacher.known_labels import KnownLabels
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelEntry, LabelTable
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelEntry, LabelTable
 
 TEXTS = ["Purring cats in 2020, the cats!", "the dogs bark at the cats", "the owls fly; owls hoot"]
 

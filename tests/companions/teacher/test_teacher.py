@@ -12,9 +12,9 @@ from glocal.companions.teacher.teacher_model import Teacher
 from glocal.companions.teacher.votes import Scopes
 from glocal.config import Recipe, TeacherConfig
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelEntry, LabelTable
 from glocal.errors import ConfigError, ModelError
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelEntry, LabelTable
 from tests.companions.teacher.words import WORDS, make_teacher, scope_dict, word_vectors
 
 TEXTS = ["cat red", "cat blue", "dog red", "dog blue", "owl"]

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelEntry
 from glocal.encoders.word_lookup import plain_words
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelEntry
 
 __all__ = ["describe_labels"]
 

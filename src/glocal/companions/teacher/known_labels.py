@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from glocal.companions.teacher.descriptions import describe_labels
 from glocal.data.corpus import Corpus
-from glocal.data.label_table import LabelEntry, LabelTable
 from glocal.vocabulary.hierarchy import Hierarchy
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelEntry, LabelTable
 
 __all__ = ["KnownLabels"]
 

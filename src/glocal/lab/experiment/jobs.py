@@ -31,7 +31,7 @@ from glocal.train.listener import TrainListener
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
-    from glocal.data.label_table import LabelTable
+    from glocal.vocabulary.label_table import LabelTable
 
 __all__ = ["Conditions", "Job", "JobListener", "JobState", "Result", "Splits"]
 
@@ -93,7 +93,7 @@ class Splits:
     @cached_property
     def label_table(self) -> LabelTable | None:
         """The label table, read once."""
-        from glocal.data.label_table import read_label_table
+        from glocal.vocabulary.label_table import read_label_table
 
         return read_label_table(self.labels) if self.labels else None
 

@@ -1,10 +1,10 @@
-"""What is known about labels beforehand: names, descriptions, parents.
+"""The label table: names, descriptions and parents of labels, given by the user.
 
 - Read from JSON lines, CSV, TSV or Parquet with the fields `id`, `name`, and if known
   `description`, `parents` and `alt_names`; from the XMC repository's `lbl.json.gz`, whose labels
   are numbered by their position from 0; or from a built-in set by its name.
-- A bad row stops the reading with its file and line. What makes a poor hierarchy of a readable
-  table (an unknown parent, a cycle) is listed by `problems()`.
+- A bad row raises an error with its file and line. Problems of the hierarchy (an unknown parent, a
+  cycle) are listed by `problems()`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from glocal.data.builtin import builtin_label_table
+from glocal.data.builtin import builtin_label_rows
 from glocal.data.formats.delimited import iter_rows
 from glocal.data.formats.jsonl import iter_objects
 from glocal.data.formats.parquet import iter_parquet_rows
@@ -30,14 +30,14 @@ EXAMPLE = '{"id": "a", "name": "…", "parents": ["b"]}'
 
 @dataclass(frozen=True, slots=True)
 class LabelEntry:
-    """What is known about one label.
+    """One row of a label table.
 
     Args:
-        id: The label.
-        name: Its name; the id when it has none.
-        description: A longer text about it, or nothing.
-        parents: The labels right above it.
-        alt_names: Other names of it.
+        id: Id of the label.
+        name: Its name; the id if it has none.
+        description: A longer text about it, or an empty string.
+        parents: Ids of the labels right above it.
+        alt_names: Its other names.
     """
 
     id: str
@@ -52,12 +52,12 @@ class LabelTable:
     """Labels with names, descriptions and parents, in the order of their file.
 
     Args:
-        ids: The labels, each once.
+        ids: Ids of the labels, each once.
         names: Their names.
-        descriptions: Their descriptions, empty where there is none.
-        parents: For each the labels right above it.
-        alt_names: For each its other names.
-        source: The file or name the table came from.
+        descriptions: Their descriptions, empty strings for none.
+        parents: For each label, the ids of the labels right above it.
+        alt_names: For each label, its other names.
+        source: The file or name the table was read from, for messages.
     """
 
     ids: list[str]
@@ -95,6 +95,12 @@ class LabelTable:
             source=source,
         )
 
+    @classmethod
+    def from_rows(cls, rows: Sequence[Mapping[str, Any]], *, source: str = "table") -> LabelTable:
+        """Build a table from rows with `id`, `name` and `parents`."""
+        entries = [LabelEntry(r["id"], r["name"], parents=tuple(r["parents"])) for r in rows]
+        return cls.from_entries(entries, source=source)
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -103,11 +109,11 @@ class LabelTable:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """The position of each label."""
+        """Position of each label."""
         return {id_: position for position, id_ in enumerate(self.ids)}
 
     def get(self, id_: str) -> LabelEntry | None:
-        """What is known about a label, or None when the table does not have it."""
+        """Return the row of a label, or None if the table does not have it."""
         position = self.index.get(id_)
         if position is None:
             return None
@@ -120,7 +126,7 @@ class LabelTable:
         )
 
     def problems(self) -> list[str]:
-        """List what is wrong with the hierarchy: parents that are not labels, and cycles."""
+        """Return the problems of the hierarchy: parents that are not in the table, and cycles."""
         found = [
             f"{self.source}: the parent {parent!r} of label {id_!r} is not in the table"
             for id_, above in zip(self.ids, self.parents, strict=True)
@@ -129,20 +135,20 @@ class LabelTable:
         ]
         cycles = find_cycles(dict(zip(self.ids, self.parents, strict=True)))
         found += [
-            f"{self.source}: the parents go in a circle: {' → '.join([*cycle, cycle[0]])}"
+            f"{self.source}: the parents form a cycle: {' → '.join([*cycle, cycle[0]])}"
             for cycle in cycles
         ]
         return found
 
 
 def find_cycles(parents: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Find circles in a hierarchy, one for every place where a walk upwards meets itself.
+    """Find cycles in a hierarchy, one for every place where a walk upwards meets itself.
 
     Args:
-        parents: For each label those right above it; labels that are only parents have none.
+        parents: For each label, the labels right above it; labels that are only parents have none.
 
     Returns:
-        Each circle as the labels along it, from child to parent.
+        Each cycle as the labels along it, from child to parent.
     """
     finished: set[str] = set()
     cycles: list[list[str]] = []
@@ -176,13 +182,13 @@ def read_label_table(path: str | Path) -> LabelTable:
     Raises:
         DataError: The file or one of its rows cannot be used.
     """
-    if (table := builtin_label_table(str(path))) is not None:
-        return table
+    if (rows := builtin_label_rows(str(path))) is not None:
+        return LabelTable.from_rows(rows, source=str(path))
     source = Source(path)
     if source.is_dir:
-        raise source.error("is a folder, expected a file of labels such as labels.jsonl")
+        raise source.error("is a folder; expected a file of labels such as labels.jsonl")
     if not source.head():
-        raise source.error("the file is empty; expected one label a line")
+        raise source.error("the file is empty; expected one label per line")
     entries: list[LabelEntry] = []
     lines: dict[str, int] = {}
     for position, (line, row) in enumerate(_rows(source)):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glocal.data.label_table import LabelEntry, LabelTable, find_cycles, read_label_table
 from glocal.errors import DataError
+from glocal.vocabulary.label_table import LabelEntry, LabelTable, find_cycles, read_label_table
 
 ROWS = [
     {"id": "law", "name": "Law", "description": "What binds", "parents": ["top"]},
@@ -105,7 +105,7 @@ def test_problems_of_the_hierarchy_are_listed():
     )
     assert table.problems() == [
         "table: the parent 'x' of label 'd' is not in the table",
-        "table: the parents go in a circle: b → c → b",
+        "table: the parents form a cycle: b → c → b",
     ]
 
 
