@@ -14,6 +14,7 @@ from glocal.experts.sparse import SparseExpert
 from glocal.predict.predictor import Predictor
 from glocal.ranking.combination import Combination
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 from tests.tiny import build_system, taught, tiny_corpus, tiny_recipe
 from tests.train.runs import train
 
