@@ -7,7 +7,8 @@ Prints a line per variant: median milliseconds per optimizer step (warmed up, sy
 documents per second, peak memory, and the model FLOP/s it corresponds to. `random:minilm`,
 `random:bert-base` and `random:mpnet` are encoders of that shape with random weights, which are as
 fast as trained ones. With `--plain` each variant is also measured without the fused kernel of the
-label attention, with `--profile` the kernels that take longest are listed.
+label attention, with `--label-precision bf16` label matrices are updated chunk by chunk, with
+`--profile` the kernels that take longest are listed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.graphs import StepGraphs
 from glocal.train.optim import build_optimizer, set_rates
+from glocal.train.row_updates import RowUpdates, round_label_matrices
 
 VOCABULARY = 30_522
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
@@ -60,6 +62,7 @@ ROWS = {
     "wiki": ("random:bert-base", 256, 16, 501_070, "D-last,A-1"),
     "million": ("random:bert-base", 128, 16, 3_000_000, "D-last,A-1"),
     "global": ("random:bert-base", 128, 128, 2_812_281, "D-last"),
+    "largest": ("random:bert-base", 128, 128, 8_600_000, "D-last"),
     "mpnet": ("random:mpnet", 384, 32, 4_108, "D-last,A-1"),
 }
 
@@ -108,12 +111,11 @@ def measure(args, *, how, padded, fused):
     experts = args.experts.split(",")
     overrides = [f"encoder.name={args.encoder}", f"encoder.max_length={args.length}"]
     overrides += [f"experts={experts!r}", "candidates.mode=full"]
+    overrides += [f"train.label_precision={args.label_precision}"]
     checked = check(load_recipe("glocalxml", overrides), read_encoder_facts)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     recipe = resolve(checked, n_labels=args.labels, device_type=device.type)
     torch.manual_seed(0)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
     counts = np.full(args.labels, 50)
     with device if args.labels > 100_000 else contextlib.nullcontext():  # random weights at once
         system, tokenizer = build_system(recipe, LabelStatistics(counts, 45_000))
@@ -122,16 +124,24 @@ def measure(args, *, how, padded, fused):
         system.encoder.compute_dtype = torch.bfloat16
     if how == "compiled":
         system.encoder.compile(dynamic=args.dynamic)
+    if args.label_precision == "bf16":
+        round_label_matrices(system)
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     optimizer = build_optimizer(system, recipe.train, device)
     set_rates(optimizer, 0.01)
+    updates = RowUpdates(system, optimizer) if args.label_precision == "bf16" else None
     batch = make_batch(
         args.batch, args.length, args.labels, tokenizer.vocab_size, device, padded=padded
     )
     cast = torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else None
-    graphs = StepGraphs(system, torch.bfloat16) if how == "graph" else None
+    graphs = StepGraphs(system, torch.bfloat16, updates) if how == "graph" else None
     sync = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
 
     def step(number):
+        if updates is not None:
+            updates.start_step()
         if graphs is None or graphs.step(batch, TrainingPosition(number, 1000)) is None:
             with cast or contextlib.nullcontext():
                 loss = system(batch, TrainingPosition(number, 1000))
@@ -156,8 +166,9 @@ def measure(args, *, how, padded, fused):
     print(
         f"{args.encoder.rpartition('/')[2]:10} {args.length:4} {args.batch:4} {args.labels:8} "
         f"{'+'.join(experts):11} {how:9}{'padded' if padded else 'full':7}"
-        f"{'fused' if fused else 'plain':6}{median * 1e3:8.2f} ms {speed:7.0f} docs/s "
-        f"{peak:6.2f} GiB {rate:6.1f} TFLOP/s  first step {times[0]:.1f} s{failed}",
+        f"{'fused' if fused else 'plain':6}{args.label_precision:5}{median * 1e3:8.2f} ms "
+        f"{speed:7.0f} docs/s {peak:6.2f} GiB {rate:6.1f} TFLOP/s  "
+        f"first step {times[0]:.1f} s{failed}",
         flush=True,
     )
     if args.profile:
@@ -196,6 +207,7 @@ def main():
     parser.add_argument("--rows", default="", help=f"of {', '.join(ROWS)}; comma-separated")
     parser.add_argument("--padded", default="no,yes", help="with padding: no, yes or both")
     parser.add_argument("--plain", action="store_true", help="also without the fused kernel")
+    parser.add_argument("--label-precision", default="fp32", help="fp32 or bf16")
     parser.add_argument("--profile", type=int, default=0, help="list this many kernels")
     args = parser.parse_args()
     fits = label_attention_kernel.fits

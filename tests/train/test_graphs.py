@@ -27,7 +27,7 @@ def batch_of(tokenizer, texts, gold, chunking):
     batch = collate(tokens, np.arange(len(texts)), **options)
     padded = torch.full((len(texts), 8), -1)
     padded[:, : gold.shape[1]] = gold
-    changes = {"gold": padded, "padded": True, "extra": extra}
+    changes = {"gold": padded, "padded": True, "companion_features": extra}
     return replace(batch, denominator=float(len(texts)), **changes)
 
 

@@ -63,7 +63,7 @@ def recipe_problems(recipe: Recipe, facts: EncoderFacts | None) -> list[str]:
         return problems  # the other rules look at the kinds of the experts
     problems += [*_encoder_use(recipe), *_losses(recipe), *_candidates(recipe), *_members(recipe)]
     problems += [*_label_text(recipe), *_reader_and_teacher(recipe), *_clusters(recipe)]
-    problems += _long_documents(recipe)
+    problems += [*_long_documents(recipe), *_label_precision(recipe)]
     if facts is not None:
         problems += [*_encoder_limits(recipe, facts)]
     return problems
@@ -80,6 +80,12 @@ def data_problems(recipe: Recipe, data: DataFacts) -> list[str]:
             f"a batch of {train.batch_size} (train.batch_size) of {data.n_texts} training texts "
             f"cannot be split over {data.processes} processes × {train.accumulation} accumulation "
             "parts (train.accumulation)"
+        )
+    parts = data.processes * train.accumulation
+    if train.label_precision == "bf16" and parts > 1:
+        problems.append(
+            f"'train.label_precision' = bf16 needs whole batches in one process, not {parts} parts "
+            "of them; set train.accumulation=1 and use one process, or train.label_precision=fp32"
         )
     return problems
 
@@ -202,6 +208,21 @@ def _losses(recipe: Recipe) -> Iterator[str]:
         yield f"{reason}; set candidates.mode=full"
     if _uses_clusters(recipe):
         yield f"{reason}, which label clusters do not compute in training; set document.head=flat"
+
+
+def _label_precision(recipe: Recipe) -> Iterator[str]:
+    if recipe.train.label_precision != "bf16":
+        return
+    reason = "'train.label_precision' = bf16 needs each label to be scored once a step"
+    if recipe.loss.diversity_weight:
+        yield f"{reason}; set loss.diversity_weight=0, or train.label_precision=fp32"
+    if recipe.candidates.mode == "shortlist":
+        yield f"{reason}; set candidates.mode=full, or train.label_precision=fp32"
+    if recipe.labels.text == "tied" or _uses_clusters(recipe):
+        yield (
+            "'train.label_precision' = bf16 needs label vectors that are parameters themselves; "
+            "set labels.text=off and document.head=flat, or train.label_precision=fp32"
+        )
 
 
 def _candidates(recipe: Recipe) -> Iterator[str]:

@@ -186,6 +186,11 @@ class TrainConfig:
         "arithmetic (auto: bf16 where the GPU supports it)",
         choices=("auto", "bf16", "fp16", "fp32"),
     )
+    label_precision: str = option(
+        "fp32",
+        "label matrices: fp32 with AdamW, or bf16 updated at once (an eighth of the memory)",
+        choices=("fp32", "bf16"),
+    )
     graphs: bool = option(True, "record steps as CUDA graphs and replay them, where possible")
     compile: bool = option(False, "compile the encoder with torch.compile")
     seed: int = option(0, "random seed", at_least=0)

@@ -4,9 +4,8 @@
   recorded. Here they are computed once, on the CPU whatever the device (a logarithm that rounds
   differently would change buckets), and move to the device with the model;
 - the mask comes as for PyTorch's attention: transformers' other kind copies a number to the device;
-- the position bias is not copied for each document;
-- scale, position bias and mask are part of the product of queries and keys, not passes over a
-  (documents, heads, tokens, tokens) tensor of their own.
+- position bias and mask are merged once for all layers, and they and the scale are part of the
+  product of queries and keys, not passes over a (documents, heads, tokens, tokens) tensor each.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 
 __all__ = ["adapt_mpnet"]
@@ -37,11 +37,31 @@ def adapt_mpnet(model: Any) -> None:
 class _Encoder(MPNetEncoder):
     buckets: Tensor  # (positions, positions)
 
-    def compute_position_bias(self, x: Tensor, *_: Any, **__: Any) -> Tensor:
-        """Look up the bias of each head, (1, heads, T, T)."""
-        length = x.shape[1]
-        values: Tensor = self.relative_attention_bias(self.buckets[:length, :length])
-        return values.permute(2, 0, 1).unsqueeze(0)
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        return_dict: bool = False,
+        **_: Any,
+    ) -> Any:
+        """Run all layers on one bias, into which the mask is merged."""
+        length = hidden_states.shape[1]
+        bias: Tensor = self.relative_attention_bias(self.buckets[:length, :length])
+        bias = bias.permute(2, 0, 1).unsqueeze(0)  # (1, heads, T, T)
+        if attention_mask is not None:
+            bias = bias.masked_fill(~attention_mask, torch.finfo(bias.dtype).min)
+        states: list[Any] = [hidden_states]
+        weights: list[Any] = []
+        for layer in self.layer:
+            hidden, *found = layer(states[-1], None, bias, output_attentions=output_attentions)
+            states.append(hidden)
+            weights += found
+        attentions = tuple(weights) if output_attentions else None
+        return BaseModelOutput(
+            last_hidden_state=states[-1], hidden_states=tuple(states), attentions=attentions
+        )
 
 
 class _SelfAttention(MPNetSelfAttention):
@@ -62,8 +82,6 @@ class _SelfAttention(MPNetSelfAttention):
         )  # (B, heads, T, d)
         bias = position_bias
         assert bias is not None
-        if attention_mask is not None:
-            bias = bias.masked_fill(~attention_mask, torch.finfo(bias.dtype).min)
         scores = torch.baddbmm(
             bias.to(query.dtype).expand(documents, *bias.shape[1:]).flatten(0, 1),
             query.flatten(0, 1),

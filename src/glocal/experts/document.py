@@ -110,10 +110,14 @@ class DocumentExpert(Expert):
         (document,) = state
         assert document is not None
         weight, *bias = rows
-        if weight.dim() == 2:
-            logits = document @ weight.T  # (B, C)
-        else:
+        weight = weight.to(document.dtype)
+        if weight.dim() == 3:
             logits = (weight @ document.unsqueeze(-1)).squeeze(-1)  # (B, C, H) · (B, H, 1)
+        elif weight.is_cuda and torch.is_grad_enabled():
+            # Label by label in memory: products stay aligned whatever the number of labels.
+            logits = (weight @ document.T).T  # (B, C)
+        else:
+            logits = document @ weight.T
         return logits + bias[0] if bias else logits
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:

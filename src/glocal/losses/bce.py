@@ -6,6 +6,10 @@ computed in fp32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -20,12 +24,30 @@ def bce_chunk(logits: Tensor, gold: Tensor, start: int) -> Tensor:
         gold: (B, G) gold labels of each document, chunk or not; −1 is padding.
         start: First label of the chunk.
     """
-    logits = logits.float()
     width = logits.shape[1]
     local = gold - start
     inside = (gold >= 0) & (local >= 0) & (local < width)  # a mask needs no device sync
-    positive = logits.gather(1, local.clamp(0, width - 1)) * inside
-    return functional.softplus(logits).sum() - positive.sum()
+    apply: Callable[..., Tensor] = _SparseBCE.apply
+    return apply(logits, local.clamp(0, width - 1), inside)
+
+
+class _SparseBCE(torch.autograd.Function):
+    """The gradient `σ(z) − y` in few passes; it has the memory layout of the logits."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, gold: Tensor, inside: Tensor) -> Tensor:
+        ctx.save_for_backward(logits, gold, inside)
+        exact = logits.float()
+        positive = exact.gather(1, gold) * inside
+        return functional.softplus(exact).sum() - positive.sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
+        (grad,) = grad_outputs
+        logits, gold, inside = ctx.saved_tensors
+        slope = torch.sigmoid(logits.float())
+        slope.scatter_add_(1, gold, -inside.to(slope.dtype))
+        return slope.mul_(grad).to(logits.dtype), None, None
 
 
 def bce_candidates(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:

@@ -3,6 +3,8 @@
 No (documents, labels, width) tensor outlives its chunk: the forward pass of `chunked_loss` computes
 each chunk's gradients at once and keeps only their sums over states and the rows of the label
 tensors. To autograd it is one node, so data parallelism and gradient accumulation work as usual.
+Where label tensors have a `RowUpdate`, it gets the gradient of each chunk's rows at once, and no
+gradient of the whole tensor is ever made.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["ChunkLoss", "chunked_loss", "label_chunks"]
+__all__ = ["ChunkLoss", "RowUpdate", "chunked_loss", "label_chunks"]
 
 Tensors = Sequence[Tensor | None]
 ChunkLoss = Callable[[slice, Tensors, Tensors], Tensor]
+RowUpdate = Callable[[slice, Tensor], None]
 
 
 def label_chunks(n_labels: int, *, documents: int, width: int, limit: int) -> list[slice]:
@@ -28,7 +31,12 @@ def label_chunks(n_labels: int, *, documents: int, width: int, limit: int) -> li
 
 
 def chunked_loss(
-    loss: ChunkLoss, chunks: Sequence[slice], states: Tensors, label_tensors: Tensors
+    loss: ChunkLoss,
+    chunks: Sequence[slice],
+    states: Tensors,
+    label_tensors: Tensors,
+    *,
+    updates: Sequence[RowUpdate | None] = (),
 ) -> Tensor:
     """Σ over chunks of `loss(chunk, states, rows of the label tensors)`, differentiable.
 
@@ -37,11 +45,14 @@ def chunked_loss(
         chunks: Slices that cover the labels.
         states: What does not depend on the label; may hold `None`.
         label_tensors: Tensors with the labels on their first axis.
+        updates: One for each label tensor, called with a chunk and the gradient of its rows, before
+            any factor that the result is multiplied by; `None` where autograd gets the gradient.
     """
-    if len(chunks) == 1:
+    updates = tuple(updates) or (None,) * len(label_tensors)
+    if len(chunks) == 1 and not any(updates):
         return loss(chunks[0], states, label_tensors)
     apply: Callable[..., Tensor] = _ChunkedLoss.apply
-    return apply(loss, chunks, len(states), *states, *label_tensors)
+    return apply(loss, chunks, updates, len(states), *states, *label_tensors)
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -49,14 +60,19 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, loss: ChunkLoss, chunks: Sequence[slice], n_states: int, *tensors: Tensor | None
+        ctx: Any,
+        loss: ChunkLoss,
+        chunks: Sequence[slice],
+        updates: Sequence[RowUpdate | None],
+        n_states: int,
+        *tensors: Tensor | None,
     ) -> Tensor:
-        needed = ctx.needs_input_grad[3:]
+        needed = ctx.needs_input_grad[4:]
         states = [_leaf(t, n) for t, n in zip(tensors[:n_states], needed, strict=False)]
         labels, label_needed = tensors[n_states:], needed[n_states:]
         sums = [
-            torch.zeros_like(t) if n and t is not None else None
-            for t, n in zip(labels, label_needed, strict=True)
+            torch.empty_like(t) if n and t is not None and update is None else None
+            for t, n, update in zip(labels, label_needed, updates, strict=True)
         ]
         state_sums: list[Tensor | None] = [None] * n_states
         total = torch.zeros((), device=_device(tensors))
@@ -73,11 +89,13 @@ class _ChunkedLoss(torch.autograd.Function):
             for i, state in enumerate(states):
                 if state is not None and state.requires_grad:
                     state_sums[i] = _add(state_sums[i], next(grads))
-            for total_grad, row in zip(sums, rows, strict=True):
+            for total_grad, row, update in zip(sums, rows, updates, strict=True):
                 if row is not None and row.requires_grad:
                     grad = next(grads)
-                    if total_grad is not None and grad is not None:
-                        total_grad[chunk] = grad
+                    if total_grad is not None:
+                        total_grad[chunk] = 0 if grad is None else grad
+                    elif update is not None and grad is not None:
+                        update(chunk, grad)
         dtypes = [None if t is None else t.dtype for t in tensors[:n_states]]
         ctx.grads = [
             None if g is None else g.to(d) for g, d in zip(state_sums, dtypes, strict=True)
@@ -89,7 +107,7 @@ class _ChunkedLoss(torch.autograd.Function):
         (grad,) = grad_outputs
         scaled = [None if g is None else g.mul_(grad.to(g.dtype)) for g in ctx.grads]
         ctx.grads = None
-        return (None, None, None, *scaled)
+        return (None, None, None, None, *scaled)
 
 
 def _leaf(tensor: Tensor | None, needs_grad: bool) -> Tensor | None:

@@ -40,6 +40,7 @@ from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
 __all__ = ["ExpertMixture"]
 
+_UPDATED_ROWS = 1 << 17  # labels per chunk where rows are updated at once
 _NO_LOSS = -100.0  # a logit whose softplus is zero, and so is its gradient
 
 
@@ -106,6 +107,13 @@ class ExpertMixture(ExpertRanker, System):
         """Each expert's state for a batch, by name."""
         features = self.features(batch)
         return {expert.name: expert.prepare(features) for expert in self._experts()}
+
+    def label_matrices(self) -> list[nn.Parameter]:
+        """Those of all experts whose label rows are parameters themselves, not made from others."""
+        if self.shortlists:
+            return []
+        tensors = [t for e in self._trained() if e.scores_rows for t in e.label_tensors()]
+        return [t for t in tensors if isinstance(t, nn.Parameter) and t.dim() == 2]
 
     def _trained(self) -> list[Expert]:
         return [expert for expert in self._experts() if expert.trained]
@@ -180,7 +188,11 @@ class ExpertMixture(ExpertRanker, System):
         labels = [expert.label_tensors() for expert in experts]
         flat_states = [t for state in scored for t in state]
         rows = [t for row in labels for t in row]
-        return total + chunked_loss(chunk_loss, chunks, flat_states, rows)
+        updates = [self.row_updates.get(id(tensor)) for tensor in rows]
+        if any(updates):
+            most = min(_UPDATED_ROWS, chunks[0].stop)
+            chunks = label_chunks(self.n_labels, documents=1, width=1, limit=most)
+        return total + chunked_loss(chunk_loss, chunks, flat_states, rows, updates=updates)
 
     def _own_losses(self, batch: Batch, states: dict[str, State]) -> Tensor:
         """Of the experts that score label clusters instead of any label."""

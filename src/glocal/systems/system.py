@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Batch
 from glocal.data.chunks import Chunking
 from glocal.encoders.encoder import Encoder
+from glocal.losses.chunked import RowUpdate
 from glocal.ranking.ranker import Ranker
 
 __all__ = ["LabelStatistics", "System", "TrainingPosition"]
@@ -55,10 +57,16 @@ class System(Ranker):
     Attributes:
         recipe: The settings it was built from.
         encoder: Reads the text.
+        row_updates: What gets the gradients of label matrices, by the identity of the matrix.
     """
 
     recipe: ResolvedRecipe
     encoder: Encoder
+    row_updates: Mapping[int, RowUpdate] = MappingProxyType({})
+
+    def label_matrices(self) -> list[nn.Parameter]:
+        """Parameters with a row for each label whose gradients can be used chunk by chunk."""
+        return []
 
     @property
     def chunking(self) -> Chunking | None:

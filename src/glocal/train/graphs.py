@@ -18,6 +18,7 @@ from torch import Tensor
 
 from glocal.data.batches import Batch
 from glocal.systems.system import System, TrainingPosition
+from glocal.train.row_updates import RowUpdates
 
 __all__ = ["StepGraphs"]
 
@@ -40,10 +41,13 @@ class StepGraphs:
     Args:
         system: On a CUDA device.
         dtype: Of autocast; `None` for fp32.
+        row_updates: Pauses while a step is recorded.
     """
 
-    def __init__(self, system: System, dtype: torch.dtype | None) -> None:
-        self.system, self.dtype = system, dtype
+    def __init__(
+        self, system: System, dtype: torch.dtype | None, row_updates: RowUpdates | None = None
+    ) -> None:
+        self.system, self.dtype, self.row_updates = system, dtype, row_updates
         self.parameters = [p for p in system.parameters() if p.requires_grad]
         self.recorded: dict[Hashable, _Recorded] = {}
         self.met: Counter[Hashable] = Counter()
@@ -87,6 +91,8 @@ class StepGraphs:
         random = torch.cuda.get_rng_state(self.device)
         side: torch.cuda.Stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
+        if self.row_updates is not None:
+            self.row_updates.pause()
         with torch.cuda.stream(side):  # libraries set themselves up before the recording
             self._pass(batch, position)
         torch.cuda.current_stream(self.device).wait_stream(side)
@@ -96,6 +102,8 @@ class StepGraphs:
             loss = self._pass(batch, position)
         gradients = [p.grad for p in self.parameters]
         self._drop_gradients()
+        if self.row_updates is not None:
+            self.row_updates.resume()
         # Recording must not shift the random numbers of the steps that follow.
         torch.cuda.set_rng_state(random, self.device)
         return _Recorded(graph, batch, loss, gradients)

@@ -27,6 +27,7 @@ from glocal.train.graphs import StepGraphs
 from glocal.train.listener import TrainListener
 from glocal.train.optim import schedule_factor, set_rates
 from glocal.train.prefetch import Prefetch
+from glocal.train.row_updates import RowUpdates
 from glocal.train.signals import StopSignals
 
 __all__ = ["DevScores", "Loop"]
@@ -81,7 +82,12 @@ class Loop:
         alone = engine.device.type == "cuda" and self.parts == 1
         dtypes = {"fp32": None, "bf16": torch.bfloat16}
         recorded = config.graphs and alone and engine.precision in dtypes and not config.compile
-        self.graphs = StepGraphs(system, dtypes[engine.precision]) if recorded else None
+        self.row_updates = None
+        if config.label_precision == "bf16":
+            self.row_updates = RowUpdates(system, optimizer)
+        self.graphs = None
+        if recorded:
+            self.graphs = StepGraphs(system, dtypes[engine.precision], self.row_updates)
         # Few shapes on a GPU, so that kernels and graphs are used again; no waste on a CPU.
         self.multiple = 64 if engine.device.type == "cuda" else 1
 
@@ -123,13 +129,15 @@ class Loop:
         """One optimizer step, in as many parts as the recipe says."""
         position = TrainingPosition(self.state.step, self.steps, self.config.seed)
         total, count = torch.zeros((), device=self.engine.device), 0
+        set_rates(self.optimizer, schedule_factor(self.config, self.state.step, self.steps))
+        if self.row_updates is not None:
+            self.row_updates.start_step()
         for part in range(self.config.accumulation):
             batch = next(batches)
             total += self._pass(batch, position, last=part == self.config.accumulation - 1)
             count += len(batch)
         left_out = self.engine.clip(self.trained, self.config.clip_norm, self.optimizer)
         total = torch.where(left_out > 0, torch.nan, total)  # which the log leaves out as well
-        set_rates(self.optimizer, schedule_factor(self.config, self.state.step, self.steps))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return total, count * self.engine.world

@@ -33,6 +33,7 @@ from glocal.train.gather import RunInputs, throttled_progress
 from glocal.train.listener import TrainListener
 from glocal.train.loop import Loop
 from glocal.train.optim import build_optimizer
+from glocal.train.row_updates import round_label_matrices
 
 __all__ = ["SingleRun", "build", "final_metrics", "set_up", "train_system"]
 
@@ -144,6 +145,8 @@ def _prepare_loop(
 ) -> Loop:
     system, engine, config = run.system, run.engine, run.recipe.train
     seed_everything(config.seed, engine.rank)
+    if config.label_precision == "bf16":
+        round_label_matrices(system)  # before they take memory on the device
     system.to(engine.device)
     optimizer = build_optimizer(system, config, engine.device)
     loop = Loop(

@@ -1,0 +1,124 @@
+"""Label matrices in bf16 that are updated chunk by chunk."""
+
+import numpy as np
+import pytest
+import torch
+
+from glocal.errors import ConfigError, Interrupted
+from glocal.predict.predictor import Predictor
+from glocal.systems.system import LabelStatistics
+from glocal.train import row_updates
+from glocal.train.optim import build_optimizer, set_rates
+from glocal.train.row_updates import RowUpdates, round_label_matrices, update_rows
+from tests.tiny import build_system, tiny_corpus, tiny_recipe
+from tests.train.runs import Recorder, losses, train, weights
+
+BF16 = ("train.label_precision=bf16", "candidates.mode=full")
+
+
+def problem(rows=400, width=48):
+    torch.manual_seed(0)
+    weight = torch.randn(rows, width).bfloat16()
+    gradient = torch.randn(rows, width) * torch.rand(rows, 1)
+    return weight, gradient, torch.rand(rows) * 0.1
+
+
+def test_rows_move_by_their_gradient_over_its_mean_size():
+    weight, gradient, squares = problem()
+    mean = 0.999 * squares + 0.001 * gradient.square().mean(1)
+    exact = weight.float() - 0.01 * gradient / mean.sqrt()[:, None]
+    update_rows(weight, gradient, squares, torch.tensor(0.01))
+    torch.testing.assert_close(squares, mean)
+    torch.testing.assert_close(weight.float(), exact, rtol=2**-7, atol=1e-6)  # one place of bf16
+
+
+def test_small_steps_count_on_average():
+    weight = torch.ones(2000, 16).bfloat16()
+    squares = torch.ones(2000)
+    for _ in range(20):  # each far below bf16's precision at 1
+        update_rows(weight, torch.full((2000, 16), -1.0), squares, torch.tensor(1e-4))
+    assert weight.float().mean().item() == pytest.approx(1.002, abs=2e-4)
+
+
+def test_rows_whose_gradient_is_not_finite_stay_as_they_are():
+    weight, gradient, squares = problem()
+    gradient[3, 5], gradient[7] = float("nan"), float("inf")
+    before, squares_before = weight.clone(), squares.clone()
+    update_rows(weight, gradient, squares, torch.tensor(0.1))
+    assert weight[[3, 7]].equal(before[[3, 7]])
+    assert squares[[3, 7]].equal(squares_before[[3, 7]])
+    assert not weight[4].equal(before[4])
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_the_kernel_does_the_same(device):
+    pytest.importorskip("triton", minversion="3.6" if device == "cuda" else "3.9")
+    if (device == "cuda") != torch.cuda.is_available():
+        pytest.skip("needs a CUDA device" if device == "cuda" else "Triton compiles on a GPU")
+    weight, gradient, squares = (t.to(device) for t in problem(300, 40))
+    gradient[3, 5] = float("nan")
+    ours, ours_squares = weight.clone(), squares.clone()
+    rate, step = torch.tensor(0.01, device=device), torch.tensor(7.0, device=device)
+    options = {"DECAY": 0.999, "EPSILON": 1e-8, "W": 64}
+    for row in range(0, 300, 100):
+        chunk = slice(row, row + 100)
+        row_updates._update_kernel[(100,)](
+            ours[chunk], gradient[chunk], ours_squares[chunk], rate, step, row, 40, **options
+        )
+    plain = weight.clone()
+    update_rows(plain, gradient, squares, rate)
+    torch.testing.assert_close(ours_squares, squares)
+    torch.testing.assert_close(ours.float(), plain.float(), rtol=2**-7, atol=1e-6)
+    assert ours[3].equal(weight[3])
+    assert 0.2 < (ours == plain).float().mean() < 0.9  # each with noise of its own
+
+
+def test_a_pause_lets_nothing_change():
+    recipe = tiny_recipe("glocalxml", *BF16)
+    system, _ = build_system(recipe, LabelStatistics(np.full(20, 5), 100))
+    round_label_matrices(system)
+    optimizer = build_optimizer(system, recipe.train, torch.device("cpu"))
+    set_rates(optimizer, 1.0)
+    updates = RowUpdates(system, optimizer)
+    matrix = system.label_matrices()[0]
+    before, gradient = matrix.detach().clone(), torch.ones_like(matrix)
+    update = system.row_updates[id(matrix)]
+    updates.start_step()
+    updates.pause()
+    update(slice(0, 20), gradient)
+    assert matrix.equal(before)
+    updates.resume()
+    update(slice(0, 10), gradient[:10])
+    assert not matrix[:10].equal(before[:10])
+    assert matrix[10:].equal(before[10:])
+
+
+def test_trains_about_as_well_as_in_fp32(tmp_path):
+    options = ("train.epochs=8", "candidates.mode=full", "train.rates.classifier=0.02")
+    train(tiny_recipe("glocalxml", *options), tmp_path / "fp32")
+    train(tiny_recipe("glocalxml", *options, "train.label_precision=bf16"), tmp_path / "bf16")
+    full, rounded = losses(tmp_path / "fp32"), losses(tmp_path / "bf16")
+    assert rounded[0] == pytest.approx(full[0], rel=0.01)
+    assert sum(rounded[-8:]) < 1.03 * sum(full[-8:])
+    assert weights(tmp_path / "bf16")["experts.0.weight"].dtype == torch.bfloat16
+    scores = Predictor.load(tmp_path / "bf16", device="cpu").predict(["the red cat"], k=3)
+    assert np.isfinite(scores.scores).all()
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
+    recipe = tiny_recipe("glocalxml", *BF16, "train.epochs=2")
+    train(recipe, tmp_path / "whole", dev=tiny_corpus(9, seed=1))
+    with pytest.raises(Interrupted):
+        train(recipe, tmp_path / "m", dev=tiny_corpus(9, seed=1), listener=Recorder(stop_at=3))
+    train(recipe, tmp_path / "m", dev=tiny_corpus(9, seed=1), resume=True)
+    whole, resumed = weights(tmp_path / "whole"), weights(tmp_path / "m")
+    assert all(resumed[name].equal(tensor) for name, tensor in whole.items())
+
+
+@pytest.mark.parametrize(
+    "setting", ["loss.diversity_weight=0.1", "candidates.mode=shortlist", "train.accumulation=2"]
+)
+def test_what_it_does_not_go_with_is_refused(setting, tmp_path):
+    recipe = tiny_recipe("glocalxml", *BF16, setting)
+    with pytest.raises(ConfigError, match="label_precision"):
+        train(recipe, tmp_path / "m")
