@@ -43,8 +43,8 @@ def round_label_matrices(system: System) -> None:
     matrices = system.label_matrices()
     if not matrices:
         raise ConfigError(
-            "'train.label_precision' = bf16 needs experts that score every label in training, which "
-            "this run has not; set candidates.mode=full, or train.label_precision=fp32"
+            "'train.label_precision' = bf16 needs experts that score every label in training, and "
+            "this run has none; set candidates.mode=full, or train.label_precision=fp32"
         )
     for parameter in matrices:
         parameter.data = parameter.data.bfloat16()
