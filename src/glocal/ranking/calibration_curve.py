@@ -1,0 +1,204 @@
+"""A calibration for the whole range of scores: a monotone curve from log-odds to log-odds.
+
+The curve is linear between knots. Its heights minimise the log loss over all (document, label)
+pairs of held-out documents, so that near every knot, and in all, the probabilities sum to the
+number of gold labels. The curve rises everywhere, which keeps the order of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq, isotonic_regression
+
+__all__ = ["CalibrationCurve", "fit_curve"]
+
+_FEWEST_HITS = 20  # gold labels between neighbouring knots, so that their heights mean something
+_MOST_KNOTS = 30
+_BIN = 0.01  # width of the bins of log-odds that are distinguished
+_STEP = 0.5  # distance of knots in observed log-odds
+_LEAST_SLOPE = 0.02  # the curve rises at least this much per unit of log-odds
+_PRIOR = 0.25  # pull of each height towards leaving scores as they are
+_SMOOTHNESS = 1.0  # penalty on bends, in units of the log loss of one pair
+_NEWTON_STEPS = 60
+_ENOUGH_HITS, _LARGEST_SHIFT = 50, 0.5  # for a last correction of the sum of probabilities
+
+
+@dataclass(frozen=True)
+class CalibrationCurve:
+    """A rising, piecewise linear function of log-odds.
+
+    Attributes:
+        knots: Log-odds of the model, rising.
+        heights: Calibrated log-odds at the knots, rising.
+    """
+
+    knots: tuple[float, ...]
+    heights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        x, y = np.array(self.knots), np.array(self.heights)
+        rising = len(x) == len(y) >= 2 and bool((np.diff(x) > 0).all() and (np.diff(y) > 0).all())
+        if not rising or not np.isfinite([*x, *y]).all():
+            raise ValueError(f"a calibration needs rising knots and heights, not {self}")
+
+    def __call__(self, log_odds: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return calibrated log-odds; the first and last piece go on in their direction."""
+        x, y = np.array(self.knots), np.array(self.heights)
+        values = np.asarray(log_odds, dtype=np.float64)
+        place = np.clip(np.searchsorted(x, values) - 1, 0, len(x) - 2)
+        slope = np.diff(y) / np.diff(x)
+        return np.asarray(y[place] + slope[place] * (values - x[place]))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the values to store."""
+        return {"knots": list(self.knots), "heights": list(self.heights)}
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> CalibrationCurve:
+        """Build a curve from stored values."""
+        return cls(tuple(map(float, mapping["knots"])), tuple(map(float, mapping["heights"])))
+
+
+def fit_curve(
+    log_odds: NDArray[np.floating],
+    hits: NDArray[np.floating],
+    weights: NDArray[np.floating] | None = None,
+) -> CalibrationCurve | None:
+    """Fit the curve with the smallest log loss.
+
+    Args:
+        log_odds: Log-odds of (document, label) pairs, (n,).
+        hits: Whether each is gold, or the share of pairs of the same log-odds that are, (n,).
+        weights: Number of pairs each entry represents, (n,); 1 by default.
+
+    Returns:
+        None if nothing can be learnt: no pair is gold, or every one is.
+    """
+    x = np.asarray(log_odds, dtype=np.float64)
+    w = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
+    x, gold, w = _binned(x, np.asarray(hits, dtype=np.float64) * w, w)
+    if not 0 < gold.sum() < w.sum():
+        return None
+    knots = _knots(x, gold, w)
+    basis = _hats(x, knots)
+    heights = _heights(knots, basis, gold, w)
+    return CalibrationCurve(tuple(knots.tolist()), tuple(heights.tolist()))
+
+
+def _binned(
+    x: NDArray[np.float64], gold: NDArray[np.float64], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], ...]:
+    """Sum up pairs of nearly equal log-odds, of which there may be millions."""
+    _, place = np.unique(np.round(x / _BIN), return_inverse=True)
+    sums = np.bincount(place, weights)
+    return np.bincount(place, weights * x) / sums, np.bincount(place, gold), sums
+
+
+def _knots(
+    x: NDArray[np.float64], gold: NDArray[np.float64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Place knots at even steps of the observed log-odds, each piece with enough gold labels.
+
+    Even steps along the scores would be too coarse where the share of gold labels rises steeply.
+    """
+    order = np.argsort(x, kind="stable")
+    x, gold, weights = x[order], gold[order], weights[order]
+    rates = np.clip(_isotonic(gold / weights, weights), 1e-9, 1 - 1e-9)
+    level = np.floor(np.log(rates / (1.0 - rates)) / _STEP)
+    starts = np.flatnonzero(np.diff(level, prepend=level[0] - 1) > 0)
+    sums = np.concatenate([[0.0], np.cumsum(gold)])
+    enough = max(_FEWEST_HITS, sums[-1] / _MOST_KNOTS / 4)
+    kept = [0]
+    for start in starts[1:]:
+        if sums[start] - sums[kept[-1]] >= enough and x[start] > x[kept[-1]]:
+            kept.append(int(start))
+    while len(kept) > 1 and sums[-1] - sums[kept[-1]] < enough:
+        kept.pop()
+    knots = [*x[kept].tolist(), float(x[-1])]
+    if knots[-1] <= knots[-2]:
+        knots[-1] = knots[-2] + 1.0
+    return np.array(knots)
+
+
+def _isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rising sequence nearest to the values (pool adjacent violators)."""
+    return np.asarray(isotonic_regression(values, weights=weights).x)
+
+
+def _hats(x: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weight of each knot's height at each x, (n, knots)."""
+    place = np.clip(np.searchsorted(knots, x) - 1, 0, len(knots) - 2)
+    share = (x - knots[place]) / np.diff(knots)[place]
+    basis = np.zeros((len(x), len(knots)))
+    rows = np.arange(len(x))
+    basis[rows, place] = 1.0 - share
+    basis[rows, place + 1] = share
+    return basis
+
+
+def _heights(
+    knots: NDArray[np.float64],
+    basis: NDArray[np.float64],
+    gold: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Minimise the log loss over the heights by Newton's method, then make them rise."""
+    near_gold, near = basis.T @ gold, basis.T @ weights
+    rates = (near_gold + 0.5) / (near + 1.0)
+    heights = np.log(rates / (1.0 - rates))
+    bend = _bends(knots)
+    best = np.inf
+    step = np.zeros_like(heights)
+    for _ in range(_NEWTON_STEPS):
+        logits = basis @ heights
+        bending = bend @ heights
+        value = weights @ np.logaddexp(0.0, logits) - gold @ logits
+        away = heights - knots
+        value += _SMOOTHNESS * bending @ bending + _PRIOR * away @ away
+        if value > best:  # too far: take half of the last step back
+            step /= 2
+            heights = heights - step
+            continue
+        if best - value < 1e-9 * value:
+            break
+        best = value
+        p = 1.0 / (1.0 + np.exp(-np.clip(logits, -700, 700)))
+        gradient = basis.T @ (weights * p - gold)
+        gradient += 2 * _SMOOTHNESS * bend.T @ bending + 2 * _PRIOR * away
+        curvature = (basis * (weights * p * (1.0 - p))[:, None]).T @ basis
+        curvature += 2 * _SMOOTHNESS * bend.T @ bend + 2 * _PRIOR * np.eye(len(knots))
+        step = -np.linalg.solve(curvature, gradient)
+        heights = heights + step
+    # The nearest rising heights, each as firm as the pairs around it make it.
+    p = 1.0 / (1.0 + np.exp(-np.clip(basis @ heights, -700, 700)))
+    firmness = basis.T @ (weights * p * (1.0 - p)) + 1e-9
+    least = _LEAST_SLOPE * (knots - knots[0])
+    rising = _isotonic(heights - least, firmness) + least
+    return rising + _shift(basis @ rising, gold.sum(), weights)
+
+
+def _shift(logits: NDArray[np.float64], total: float, weights: NDArray[np.float64]) -> float:
+    """Return the shift of all log-odds that makes the probabilities sum to the gold labels."""
+    if total < _ENOUGH_HITS:
+        return 0.0
+
+    def surplus(shift: float) -> float:
+        return float(weights @ (1.0 / (1.0 + np.exp(-np.clip(logits + shift, -700, 700)))) - total)
+
+    low, high = -_LARGEST_SHIFT, _LARGEST_SHIFT
+    return float(brentq(surplus, low, high)) if surplus(low) < 0 < surplus(high) else 0.0
+
+
+def _bends(knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the matrix that gives the change of slope at each inner knot from the heights."""
+    widths = np.diff(knots)
+    matrix = np.zeros((max(len(knots) - 2, 0), len(knots)))
+    for row in range(len(matrix)):
+        left, right = 1.0 / widths[row], 1.0 / widths[row + 1]
+        matrix[row, row : row + 3] = left, -left - right, right
+    return matrix * np.minimum(widths[:-1], widths[1:])[:, None] if len(matrix) else matrix
