@@ -1,4 +1,4 @@
-"""Beta calibration."""
+"""Calibration of whole predictions."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 from glocal.metrics.reliability import expected_calibration_error
-from glocal.ranking.calibration import Calibration, calibrate, fit_calibration, fit_calibration_to
+from glocal.ranking.calibration import Calibration, CalibrationPairs, calibrate
 from glocal.ranking.predictions import Predictions
 
 
@@ -20,43 +20,20 @@ def temperature(value):
     return Calibration(1 / value, 1 / value)
 
 
-@pytest.mark.parametrize(
-    "truth", [Calibration(), temperature(0.5), temperature(2.5), Calibration(1.3, 0.3, 0.8)]
-)
-def test_recovers_what_made_the_outcomes(truth):
-    rng = np.random.default_rng(0)
-    scores = sigmoid(rng.normal(0, 2, (40_000, 5))).astype(np.float32)
-    hits = rng.random(scores.shape) < truth(scores)
-    found = fit_calibration(scores, hits)
-    assert found.low == pytest.approx(truth.low, abs=0.04)
-    assert found.high == pytest.approx(truth.high, abs=0.04)
-    assert found.shift == pytest.approx(truth.shift, abs=0.04)
-
-
-def test_is_the_minimum_of_the_log_loss():
-    rng = np.random.default_rng(1)
-    scores = rng.random((20_000, 5))
-    hits = rng.random(scores.shape) < scores**2
-
-    def loss(calibration):
-        p = calibration(scores).astype(np.float64)
-        return -np.mean(np.log(np.where(hits, p, 1 - p)))
-
-    best = fit_calibration(scores, hits)
-    for low, high, shift in [(0.05, 0, 0), (0, 0.05, 0), (0, 0, 0.05)]:
-        for sign in (1, -1):
-            other = Calibration(
-                best.low + sign * low, best.high + sign * high, best.shift + sign * shift
-            )
-            assert loss(best) < loss(other)
+def fitted(scores, hits):
+    pairs = CalibrationPairs()
+    indices = np.tile(np.arange(scores.shape[1]), (len(scores), 1))
+    indices = np.where(np.isfinite(scores), indices, -1)
+    gold = np.hstack([hits, np.ones((len(hits), 1), dtype=bool)])  # no document without gold
+    pairs.add(Predictions.from_unsorted(indices, scores), sparse.csr_matrix(gold))
+    return pairs.fit()
 
 
 def test_lowers_the_calibration_error_of_scores_wrong_at_one_end():
-    """A temperature could not: small scores are right, large ones are too large."""
     rng = np.random.default_rng(2)
     scores = rng.random((5000, 5))
     hits = rng.random(scores.shape) < scores * (1 - 0.3 * scores**2)
-    scaled = fit_calibration(scores, hits)(scores)
+    scaled = fitted(scores, hits)(scores)
     before = expected_calibration_error(scores, hits).value
     assert expected_calibration_error(scaled, hits).value < before / 4
 
@@ -70,25 +47,17 @@ def test_lowers_the_calibration_error_of_scores_wrong_at_one_end():
         (np.array([[0.9, -np.inf]]), np.array([[True, False]])),
     ],
 )
-def test_without_both_outcomes_there_is_nothing_to_learn(scores, hits):
-    assert fit_calibration(scores, hits) == Calibration()
+def test_without_both_outcomes_nothing_changes(scores, hits):
+    assert fitted(scores, hits) == Calibration()
 
 
 def test_scores_of_zero_and_one_are_met():
     scores = np.array([[1.0, 0.0, 0.5], [1.0, 0.0, 0.5]])
     right = np.array([[True, False, True], [True, False, False]])
     for hits in (right, ~right):
-        scaled = fit_calibration(scores, hits)(scores)
+        scaled = fitted(scores, hits)(scores)
         assert np.isfinite(scaled).all()
         assert ((scaled >= 0) & (scaled <= 1)).all()
-
-
-def test_a_few_entries_change_little():
-    for scores in ([[0.9, 0.2]], [[1.0, 0.2]], [[0.9999, 0.0]]):
-        found = fit_calibration(np.array(scores), np.array([[False, True]]))
-        assert 0.5 < found.low < 1.0
-        assert 0.5 < found.high < 1.0
-        assert abs(found.shift) < 0.1
 
 
 def test_empty_slots_take_no_part():
@@ -96,19 +65,45 @@ def test_empty_slots_take_no_part():
     scores, hits = rng.random((50, 2)), rng.random((50, 2)) < 0.5
     padded = np.hstack([scores, np.full((50, 1), -np.inf)])
     padded_hits = np.hstack([hits, np.zeros((50, 1), dtype=bool)])
-    assert fit_calibration(padded, padded_hits) == fit_calibration(scores, hits)
+    assert fitted(padded, padded_hits) == fitted(scores, hits)
     assert temperature(2.0)(padded)[0, 2] == -np.inf
 
 
-def test_fits_the_best_of_predictions_and_leaves_documents_without_gold_out():
+def test_a_weighted_sample_stands_for_all_documents():
+    rng = np.random.default_rng(5)
+    scores = -np.sort(-rng.random((4000, 6)).astype(np.float32), axis=1)
+    hits = rng.random(scores.shape) < scores**2
+    gold = sparse.csr_matrix(np.hstack([hits, np.ones((4000, 1))]))
+    found = Predictions(np.tile(np.arange(6), (4000, 1)), scores)
+    whole, sampled = CalibrationPairs(), CalibrationPairs()
+    whole.add(found, gold)
+    sampled.add(found.head(2), gold)
+    half = np.arange(0, 4000, 2)
+    sampled.add(found.take(half), gold[half], skip=2, weight=2.0)
+    odds = np.linspace(-3, 3, 20)
+    np.testing.assert_allclose(sampled.fit().curve(odds), whole.fit().curve(odds), atol=0.25)
+
+
+def test_documents_without_gold_are_skipped():
     rng = np.random.default_rng(4)
     scores = -np.sort(-rng.random((40, 3)).astype(np.float32), axis=1)
     found = Predictions(np.tile(np.array([2, 0, 1]), (40, 1)), scores)
     gold = rng.random((40, 4)) < 0.5
     gold[:, 3] = True
     gold[:10] = False
-    expected = fit_calibration(scores[10:, :2], gold[10:][:, [2, 0]])
-    assert fit_calibration_to(found, sparse.csr_matrix(gold), depth=2) == expected
+    every, some = CalibrationPairs(), CalibrationPairs()
+    every.add(found, sparse.csr_matrix(gold))
+    some.add(found.take(np.arange(10, 40)), sparse.csr_matrix(gold[10:]))
+    assert every.fit() == some.fit()
+
+
+def test_a_curve_is_stored_and_read_again():
+    rng = np.random.default_rng(0)
+    scores = rng.random((200, 3))
+    found = fitted(scores, rng.random(scores.shape) < scores)
+    assert found.curve is not None
+    assert Calibration.from_mapping(found.to_mapping()) == found
+    assert Calibration.from_mapping(temperature(2.0).to_mapping()) == temperature(2.0)
 
 
 def test_closed_form():
@@ -152,8 +147,3 @@ def test_what_would_turn_the_order_around_is_refused(stretch):
     for pair in ((stretch, 1.0), (1.0, stretch)):
         with pytest.raises(ValueError, match="must be above 0"):
             Calibration(*pair)
-
-
-def test_shapes_must_agree():
-    with pytest.raises(ValueError, match="one shape"):
-        fit_calibration(np.ones((2, 2)), np.ones((2, 3), dtype=bool))

@@ -13,7 +13,6 @@ from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
 from glocal.predict.predictor import Predictor
-from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination, fit_weights
 from glocal.systems.system import LabelStatistics
 from glocal.train.dev import DevEvaluator, _share_outside
@@ -196,21 +195,5 @@ def test_every_process_learns_the_same_as_one_alone():
     assert first[0].frequency == pytest.approx(combination.frequency, rel=1e-3)
     assert first[0].bias == pytest.approx(combination.bias, rel=1e-3)
     assert first[1] == pytest.approx(scores)
-    assert first[2].to_mapping() == pytest.approx(calibration.to_mapping(), rel=1e-3)
-
-
-@pytest.mark.parametrize(("gold_labels", "depth"), [(1, 5), (8, 8), (12, 12)])
-def test_the_calibration_looks_at_as_many_labels_as_texts_have(gold_labels, depth, tmp_path):
-    depths = []
-
-    def noting(predictions, gold, *, depth):
-        depths.append(depth)
-        return Calibration()
-
-    names = sorted({label for row in UNEVEN.labels() for label in row})
-    assert len(names) >= gold_labels
-    dev = Corpus.from_texts(DEV.texts(), [names[:gold_labels]] * len(DEV))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glocal.train.dev.fit_calibration_to", noting)
-        train(tiny_recipe("glocalxml", "train.epochs=1"), tmp_path / "m", corpus=UNEVEN, dev=dev)
-    assert depths == [depth]
+    odds = np.linspace(-8, 4, 50)
+    np.testing.assert_allclose(first[2].curve(odds), calibration.curve(odds), atol=0.01)

@@ -1,34 +1,31 @@
 """Calibration: rescales a model's scores so that they are probabilities a threshold can trust.
 
-`p → σ(low · ln p − high · ln(1 − p) + shift)`, beta calibration (Kull et al., 2017): small and
-large probabilities are stretched by factors of their own. With `low = high = 1/T` and no shift it
-is a temperature T. The order of labels is kept.
+A rising curve of log-odds (`calibration_curve.py`), fitted on held-out documents: on the best
+labels of each of them, and on all other labels of a sample. So probabilities are right over the
+whole range, and those of all labels sum to the number of gold labels. The order of labels is kept.
 
-It is fitted on held-out documents by the log loss over the best few labels of each: those are the
-scores a threshold is compared with, and the many more labels far below would decide instead.
+Models of format 2 have beta calibration (Kull et al., 2017), fitted on the best labels alone:
+`p → σ(low · ln p − high · ln(1 − p) + shift)`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.log_odds import log_terms, sigmoid
+from glocal.log_odds import log_odds, log_terms, sigmoid
 from glocal.metrics.ranking import judge
-from glocal.ranking.logistic import fit_logistic
+from glocal.ranking.calibration_curve import CalibrationCurve, fit_curve, summed_pairs
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["Calibration", "calibrate", "fit_calibration", "fit_calibration_to"]
+__all__ = ["Calibration", "CalibrationPairs", "calibrate"]
 
 # Neighbouring float32 values must stay apart, and 0 and 1 have no finite logarithms.
 _CLIP = (1e-30, 1.0 - 2.0**-25)
-_FIT_CLIP = (1e-4, 1.0 - 1e-4)  # no entry may outweigh the rest
-_BOUNDS = (0.05, 20.0)
-_PRIOR = 20.0  # pulls towards no change, as much as a handful of entries would
 
 
 @dataclass(frozen=True)
@@ -39,11 +36,13 @@ class Calibration:
         low: Factor that stretches small probabilities, above 0.
         high: Factor that stretches large probabilities, above 0.
         shift: Constant added to the log-odds.
+        curve: Maps log-odds to calibrated log-odds; it replaces the other three.
     """
 
     low: float = 1.0
     high: float = 1.0
     shift: float = 0.0
+    curve: CalibrationCurve | None = None
 
     def __post_init__(self) -> None:
         if not (self.low > 0 and self.high > 0):
@@ -60,19 +59,27 @@ class Calibration:
             return values
         finite = np.isfinite(values)
         rise, fall = log_terms(np.where(finite, values, 0.5), _CLIP)
-        probabilities = sigmoid(self.low * rise + self.high * fall + self.shift)
-        scaled = np.maximum(probabilities, _CLIP[0]).astype(np.float32)
+        if self.curve is None:
+            odds = self.low * rise + self.high * fall + self.shift
+        else:
+            odds = self.curve(rise + fall)
+        scaled = np.maximum(sigmoid(odds), _CLIP[0]).astype(np.float32)
         _keep_apart(scaled, values)
         return np.where(finite, scaled, values)
 
-    def to_mapping(self) -> dict[str, float]:
+    def to_mapping(self) -> dict[str, Any]:
         """Return plain values for storage."""
-        return asdict(self)
+        if self.curve is not None:
+            return self.curve.to_mapping()
+        return {"low": self.low, "high": self.high, "shift": self.shift}
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Calibration:
         """Read stored values."""
-        return cls(*(float(mapping[name]) for name in ("low", "high", "shift")))
+        if "knots" in mapping:
+            return cls(curve=CalibrationCurve.from_mapping(mapping))
+        low, high, shift = (float(mapping[name]) for name in ("low", "high", "shift"))
+        return cls(low, high, shift)
 
 
 def calibrate(predictions: Predictions, calibration: Calibration) -> Predictions:
@@ -80,41 +87,34 @@ def calibrate(predictions: Predictions, calibration: Calibration) -> Predictions
     return replace(predictions, scores=calibration(predictions.scores))
 
 
-def fit_calibration(scores: NDArray[np.floating], hits: NDArray[np.bool_]) -> Calibration:
-    """Fit a calibration to outcomes by the log loss.
+class CalibrationPairs:
+    """Collects (document, label) pairs of held-out documents and fits a calibration to them."""
 
-    Args:
-        scores: Probabilities of the best entries (n, k); entries that are not finite (empty
-            slots) are skipped.
-        hits: Whether each entry is gold (n, k).
+    def __init__(self) -> None:
+        self.parts: list[NDArray[np.float64]] = []  # (3, n): log-odds, whether gold, weight
 
-    Returns:
-        One that changes nothing where nothing can be learnt: no entries, only hits, or no hit.
-    """
-    if scores.shape != hits.shape:
-        raise ValueError(f"scores {scores.shape} and hits {hits.shape} must have one shape")
-    finite = np.isfinite(scores)
-    outcomes = np.asarray(hits)[finite].astype(np.float64)
-    if not 0 < outcomes.sum() < len(outcomes):
-        return Calibration()
-    features = np.column_stack([*log_terms(scores[finite], _FIT_CLIP), np.ones(len(outcomes))])
-    bounds = [_BOUNDS, _BOUNDS, (None, None)]
-    unchanged = np.array([1.0, 1.0, 0.0])
-    return Calibration(
-        *fit_logistic(features, outcomes, start=unchanged, prior=_PRIOR, bounds=bounds)
-    )
+    def add(
+        self, predictions: Predictions, gold: Any, *, skip: int = 0, weight: float = 1.0
+    ) -> None:
+        """Add the predictions of documents; documents without gold are skipped.
 
+        Args:
+            predictions: Predictions scored by probabilities that are not calibrated yet.
+            gold: Sparse (documents, columns ≥ labels).
+            skip: Number of the best labels of each document to leave out.
+            weight: Number of documents each of these documents represents.
+        """
+        judged = judge(predictions.indices[:, skip:], gold)
+        scores = judged.kept_scores(predictions.scores[:, skip:])
+        filled = judged.indices >= 0
+        odds = log_odds(scores[filled], _CLIP)
+        hits = judged.hits[filled].astype(np.float64)
+        self.parts.append(np.stack(summed_pairs(odds, hits * weight, np.full(len(odds), weight))))
 
-def fit_calibration_to(predictions: Predictions, gold: Any, *, depth: int) -> Calibration:
-    """Fit a calibration to predictions and gold; documents without gold are skipped.
-
-    Args:
-        predictions: Predictions for all documents, scored by probabilities.
-        gold: Sparse (documents, columns ≥ labels).
-        depth: Number of the best labels of each document to look at.
-    """
-    judged = judge(predictions.indices[:, :depth], gold)
-    return fit_calibration(judged.kept_scores(predictions.scores[:, :depth]), judged.hits)
+    def fit(self) -> Calibration:
+        """Return the calibration that fits best; one that changes nothing if nothing is known."""
+        odds, gold, weights = np.concatenate([np.empty((3, 0)), *self.parts], axis=1)
+        return Calibration(curve=fit_curve(odds, gold / weights, weights))
 
 
 def _keep_apart(scaled: NDArray[np.float32], original: NDArray[np.float32]) -> None:

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, isotonic_regression
 
-__all__ = ["CalibrationCurve", "fit_curve"]
+from glocal.log_odds import sigmoid
+
+__all__ = ["CalibrationCurve", "fit_curve", "summed_pairs"]
 
 _FEWEST_HITS = 20  # gold labels between neighbouring knots, so that their heights mean something
 _MOST_KNOTS = 30
@@ -81,7 +83,7 @@ def fit_curve(
     """
     x = np.asarray(log_odds, dtype=np.float64)
     w = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
-    x, gold, w = _binned(x, np.asarray(hits, dtype=np.float64) * w, w)
+    x, gold, w = summed_pairs(x, np.asarray(hits, dtype=np.float64) * w, w)
     if not 0 < gold.sum() < w.sum():
         return None
     knots = _knots(x, gold, w)
@@ -90,13 +92,14 @@ def fit_curve(
     return CalibrationCurve(tuple(knots.tolist()), tuple(heights.tolist()))
 
 
-def _binned(
+def summed_pairs(
     x: NDArray[np.float64], gold: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], ...]:
-    """Sum up pairs of nearly equal log-odds, of which there may be millions."""
+    """Sum up pairs of nearly equal log-odds: mean log-odds, gold and weight of each bin."""
     _, place = np.unique(np.round(x / _BIN), return_inverse=True)
-    sums = np.bincount(place, weights)
-    return np.bincount(place, weights * x) / sums, np.bincount(place, gold), sums
+    totals = (np.bincount(place, values) for values in (weights * x, gold, weights))
+    odds, hits, sums = (np.asarray(total, dtype=np.float64) for total in totals)
+    return odds / sums, hits, sums
 
 
 def _knots(
@@ -152,14 +155,13 @@ def _heights(
     rates = (near_gold + 0.5) / (near + 1.0)
     heights = np.log(rates / (1.0 - rates))
     bend = _bends(knots)
-    best = np.inf
-    step = np.zeros_like(heights)
+    best, step = np.inf, np.zeros(len(knots))
     for _ in range(_NEWTON_STEPS):
         logits = basis @ heights
         bending = bend @ heights
-        value = weights @ np.logaddexp(0.0, logits) - gold @ logits
         away = heights - knots
-        value += _SMOOTHNESS * bending @ bending + _PRIOR * away @ away
+        value = float(weights @ np.logaddexp(0.0, logits) - gold @ logits)
+        value += float(_SMOOTHNESS * bending @ bending + _PRIOR * away @ away)
         if value > best:  # too far: take half of the last step back
             step /= 2
             heights = heights - step
@@ -167,19 +169,19 @@ def _heights(
         if best - value < 1e-9 * value:
             break
         best = value
-        p = 1.0 / (1.0 + np.exp(-np.clip(logits, -700, 700)))
+        p = sigmoid(logits)
         gradient = basis.T @ (weights * p - gold)
         gradient += 2 * _SMOOTHNESS * bend.T @ bending + 2 * _PRIOR * away
         curvature = (basis * (weights * p * (1.0 - p))[:, None]).T @ basis
         curvature += 2 * _SMOOTHNESS * bend.T @ bend + 2 * _PRIOR * np.eye(len(knots))
-        step = -np.linalg.solve(curvature, gradient)
+        step = np.asarray(-np.linalg.solve(curvature, gradient))
         heights = heights + step
     # The nearest rising heights, each as firm as the pairs around it make it.
-    p = 1.0 / (1.0 + np.exp(-np.clip(basis @ heights, -700, 700)))
+    p = sigmoid(basis @ heights)
     firmness = basis.T @ (weights * p * (1.0 - p)) + 1e-9
     least = _LEAST_SLOPE * (knots - knots[0])
     rising = _isotonic(heights - least, firmness) + least
-    return rising + _shift(basis @ rising, gold.sum(), weights)
+    return np.asarray(rising + _shift(basis @ rising, float(gold.sum()), weights))
 
 
 def _shift(logits: NDArray[np.float64], total: float, weights: NDArray[np.float64]) -> float:
@@ -188,7 +190,7 @@ def _shift(logits: NDArray[np.float64], total: float, weights: NDArray[np.float6
         return 0.0
 
     def surplus(shift: float) -> float:
-        return float(weights @ (1.0 / (1.0 + np.exp(-np.clip(logits + shift, -700, 700)))) - total)
+        return float(weights @ sigmoid(logits + shift) - total)
 
     low, high = -_LARGEST_SHIFT, _LARGEST_SHIFT
     return float(brentq(surplus, low, high)) if surplus(low) < 0 < surplus(high) else 0.0

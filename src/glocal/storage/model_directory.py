@@ -43,7 +43,7 @@ __all__ = [
     "save_model",
 ]
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 @dataclass

@@ -15,7 +15,7 @@ from glocal.data.batches import Collator
 from glocal.errors import DataError
 from glocal.predict.evaluation import evaluate_predictions, metric_value
 from glocal.predict.topk_documents import score_documents
-from glocal.ranking.calibration import Calibration, calibrate, fit_calibration_to
+from glocal.ranking.calibration import Calibration, CalibrationPairs, calibrate
 from glocal.ranking.combination import Combination, fit_weights
 from glocal.ranking.expert_topk import ExpertRanker
 from glocal.ranking.pool import Pool, distinct_labels
@@ -28,8 +28,10 @@ from glocal.vocabulary.label_space import LabelSpace
 __all__ = ["DevEvaluator"]
 
 _DEV_K = 20  # labels per dev document looked at for metrics and weights
-_CALIBRATED = 5  # and for the calibration, or as many as documents have gold labels
-_BEST, _FEW_OUTSIDE = 5, 1e-3  # of the best labels, so many may be outside those learnt from
+# For the calibration, all labels of a sample of documents, or this many of the best:
+_MOST_LABELS, _FEWEST_SAMPLED = 50_000, 200
+_SAMPLED_PAIRS, _PAIRS_AT_A_TIME = 40_000_000, 4_000_000
+_BEST, _FEW_OUTSIDE = 5, 1e-3  # share of the best labels that may be outside those learnt from
 _FITS = 3  # at most
 _REPORTED = ("P@1", "P@3", "P@5", "nDCG@5")
 
@@ -68,14 +70,18 @@ class DevEvaluator:
     def predictions(
         self,
         *,
+        k: int | None = None,
         exact: bool = False,
+        positions: NDArray[np.int64] | None = None,
         candidates: np.ndarray | None = None,
         experts: Sequence[str] | None = None,
     ) -> Predictions:
-        """Return the top labels of every dev document, the same in every process.
+        """Return the top labels of dev documents, the same in every process.
 
         Args:
+            k: Labels per document; by default as many as metrics look at.
             exact: Compute in fp32.
+            positions: The documents, in rising order; by default all.
             candidates: (documents, m) labels to score, −1 for none; by default all.
             experts: Experts whose own predictions are also returned; by default all if there are
                 several.
@@ -83,11 +89,13 @@ class DevEvaluator:
         engine, names = self.engine, self.system.expert_names
         if experts is None:
             experts = names if len(names) > 1 else ()
-        mine = np.arange(engine.rank, len(self.documents), engine.world)
+        if positions is None:
+            positions = np.arange(len(self.documents))
+        mine = positions[engine.rank :: engine.world]
         found = score_documents(
             self.system,
             self.documents,
-            k=_DEV_K if candidates is None else candidates.shape[1],
+            k=(k or _DEV_K) if candidates is None else candidates.shape[1],
             candidates=candidates,
             batch_size=2 * self.recipe.train.batch_size,
             positions=mine,
@@ -124,9 +132,7 @@ class DevEvaluator:
         if self.recipe.combine == "weights" and isinstance(self.system, ExpertRanker):
             best = self._combine(found)
             found = replace(found, indices=best.indices, scores=best.scores)
-        mean_gold = round(self.gold.nnz / np.count_nonzero(np.diff(self.gold.indptr)))
-        depth = min(max(_CALIBRATED, mean_gold), _DEV_K)
-        calibration = fit_calibration_to(found, self.gold, depth=depth)
+        calibration = self._calibration(found)
         found = calibrate(found, calibration)
         scores = self._scores(found)
         report = evaluate_predictions(
@@ -134,6 +140,24 @@ class DevEvaluator:
         )
         metrics = {"dev": scores.model, "dev_experts": scores.experts}
         return {**metrics, "dev_report": report.to_dict()}, calibration
+
+    def _calibration(self, best: Predictions) -> Calibration:
+        """Fit on the best labels of every document, and on all labels of a sample of documents."""
+        pairs = CalibrationPairs()
+        pairs.add(best, self.gold)
+        n_documents, n_labels = self.gold.shape[0], self.system.n_labels
+        # A shortlist is all that is ever predicted where there is one.
+        shortlisted = self.recipe.candidates.mode == "shortlist"
+        width = min(n_labels, self.recipe.candidates.predict if shortlisted else _MOST_LABELS)
+        count = min(n_documents, max(_FEWEST_SAMPLED, _SAMPLED_PAIRS // width))
+        sample = np.random.default_rng(self.recipe.train.seed).permutation(n_documents)[:count]
+        at_a_time = max(1, _PAIRS_AT_A_TIME // width)
+        if width > best.indices.shape[1]:
+            for start in range(0, count, at_a_time):
+                chosen = np.sort(sample[start : start + at_a_time])
+                deep = self.predictions(exact=True, positions=chosen, k=width, experts=())
+                pairs.add(deep, self.gold[chosen], skip=_DEV_K, weight=n_documents / count)
+        return pairs.fit()
 
     def _combine(self, found: Predictions) -> Predictions:
         """Learn what each expert's word is worth; what they come to together, over all labels.
