@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from glocal.storage.model_directory import FORMAT_VERSION
 from tests.cli.conftest import write_jsonl
 
 
@@ -135,7 +136,7 @@ def test_model_of_a_newer_format(run, model, files, tmp_path):
     newer = shutil.copytree(model, tmp_path / "newer")
     settings = (newer / "glocal.toml").read_text()
     (newer / "glocal.toml").write_text(
-        settings.replace("format_version = 2", "format_version = 99")
+        settings.replace(f"format_version = {FORMAT_VERSION}", "format_version = 99")
     )
     result = run("eval", newer, files.test)
     assert result.exit_code == 1

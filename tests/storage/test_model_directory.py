@@ -22,7 +22,13 @@ from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination
 from glocal.storage import model_directory as store
-from glocal.storage.model_directory import StoredModel, load_model, read_labels, save_model
+from glocal.storage.model_directory import (
+    FORMAT_VERSION,
+    StoredModel,
+    load_model,
+    read_labels,
+    save_model,
+)
 from glocal.systems.system import LabelStatistics
 from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import build_system, tiny_corpus, tiny_recipe
@@ -148,9 +154,12 @@ def test_files_are_as_readable_as_other_new_files(folder, tmp_path):
 
 
 def test_a_newer_format_asks_for_an_upgrade(folder):
-    edit(folder / "glocal.toml", lambda t: t.replace("format_version = 2", "format_version = 99"))
+    edit(
+        folder / "glocal.toml",
+        lambda t: t.replace(f"format_version = {FORMAT_VERSION}", "format_version = 99"),
+    )
     with pytest.raises(
-        NewerFormatError, match=r"format 99.*up to format 2; upgrade it: pip install -U"
+        NewerFormatError, match=r"format 99.*up to format \d; upgrade it: pip install -U"
     ):
         load_model(folder)
 
