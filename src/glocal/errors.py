@@ -103,6 +103,7 @@ class DataError(GlocalError):
         message: The problem and how to fix it.
         path: The file, where there is one.
         line: The line (or row) in it, counted from 1.
+        document_id: The id of the document in that row, where it has one.
         remedies: Arguments that fix it.
     """
 
@@ -112,9 +113,10 @@ class DataError(GlocalError):
         *,
         path: str | Path | None = None,
         line: int | None = None,
+        document_id: str | None = None,
         remedies: Sequence[Remedy] = (),
     ) -> None:
-        self.path, self.line = path, line
+        self.path, self.line, self.document_id = path, line, document_id
         place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         super().__init__(f"{place}{message}", remedies=remedies)
 

@@ -1,5 +1,9 @@
+import csv
 import gzip
+import io
 import json
+import re
+import select
 import subprocess
 import sys
 
@@ -101,7 +105,7 @@ def test_k_above_the_number_of_labels(run, model, files):
 def test_unknown_output_format(run, model, files, tmp_path):
     result = run("predict", model, files.test, "--output", tmp_path / "tags.xlsx")
     assert result.exit_code == 1
-    assert ".parquet" in result.stderr
+    assert "expected jsonl, csv, tsv, parquet" in result.stderr
 
 
 def test_failure_leaves_the_old_output(run, model, tmp_path):
@@ -109,9 +113,10 @@ def test_failure_leaves_the_old_output(run, model, tmp_path):
     output.write_text("old\n")
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "the red cat"}\n{"text": ""}\n')
-    result = run("predict", model, path, "--output", output)
+    result = run("predict", model, path, "--output", output, "--strict")
     assert result.exit_code == 1
     assert f"{path}:2: " in result.stderr
+    assert "add --skip-bad-rows to skip such rows" in result.stderr
     assert output.read_text() == "old\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["tags.jsonl", "texts.jsonl"]
 
@@ -122,8 +127,113 @@ def test_bad_rows_are_skipped_and_named(run, model, tmp_path):
     result = run("predict", model, path, "--skip-bad-rows")
     assert result.exit_code == 0
     assert len(rows_of(result.stdout)) == 2
-    assert "1 row was left out" in result.stderr
+    assert "1 row was skipped" in result.stderr
     assert f"{path}:2: " in result.stderr
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Two good rows, one with an id that is taken, and four bad ones."""
+    path = tmp_path / "texts.jsonl"
+    rows = [
+        '{"id": "a", "text": "the red cat"}',
+        '{"id": "b", "text": ""}',
+        '{"id": "c", "text": null}',
+        '{"id": "a", "text": "a blue dog"}',
+        '{"id": "d", "title": 3}',
+        "not json",
+    ]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def test_bad_rows_become_rows_with_an_error(run, model, mixed):
+    result = run("predict", model, mixed)
+    assert result.exit_code == 0, result.output
+    rows = rows_of(result.stdout)
+    assert [row["id"] for row in rows] == ["a", "b", "c", "a", "d", None]
+    assert [bool(row["labels"]) for row in rows] == [True, False, False, True, False, False]
+    errors = [row.get("error") for row in rows]
+    assert errors[0] is errors[3] is None
+    assert errors[1].startswith(f"{mixed}:2: the text is empty")
+    assert errors[2].startswith(f"{mixed}:3: the field 'text' is null")
+    assert errors[4].startswith(f"{mixed}:5: no field 'text'")
+    assert errors[5].startswith(f"{mixed}:6: not valid JSON")
+    assert "4 rows could not be tagged" in result.stderr
+
+
+def test_strict_stops_at_the_first_bad_row_and_keeps_those_before(run, model, mixed):
+    result = run("predict", model, mixed, "--strict")
+    assert result.exit_code == 1
+    assert [row["id"] for row in rows_of(result.stdout)] == ["a"]
+    assert f"{mixed}:2: the text is empty" in result.stderr
+    assert run("predict", model, mixed, "--strict", "--skip-bad-rows").exit_code == 1
+
+
+def test_no_usable_row_is_an_error(run, model, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": ""}\n{"text": " "}\n')
+    result = run("predict", model, tmp_path / "a.jsonl")
+    assert result.exit_code == 1
+    assert len(rows_of(result.stdout)) == 2
+    assert "none of the 2 rows can be used" in result.stderr
+
+
+@pytest.mark.parametrize(("ending", "delimiter"), [("csv", ","), ("tsv", "\t"), ("csv.gz", ",")])
+def test_a_row_for_each_tag(run, model, mixed, tmp_path, ending, delimiter):
+    out = tmp_path / f"tags.{ending}"
+    assert run("predict", model, mixed, "-k", "2", "-o", out).exit_code == 0
+    content = gzip.decompress(out.read_bytes()) if ending.endswith("gz") else out.read_bytes()
+    rows = list(csv.DictReader(io.StringIO(content.decode()), delimiter=delimiter))
+    assert list(rows[0]) == ["id", "rank", "label", "name", "score", "error"]
+    expected = rows_of(run("predict", model, mixed, "-k", "2").stdout)
+    tags = [(row["id"], tag["id"]) for row in expected for tag in row["labels"]]
+    assert [(row["id"], row["label"]) for row in rows if row["label"]] == tags
+    assert [row["rank"] for row in rows][:2] == ["1", "2"]
+    assert sum(bool(row["error"]) for row in rows) == 4
+    if ending == "csv":
+        assert run("predict", model, mixed, "-k", "2", "--to", "csv").stdout == content.decode()
+
+
+def test_a_table_for_people(run, model, mixed):
+    shown = run("predict", model, mixed, "-k", "1", "--to", "table").stdout
+    lines = shown.splitlines()
+    assert lines[0] == "a"
+    assert re.fullmatch(r"  [ \d]{3}\.\d  a \w+  \w+", lines[1])
+    assert "the text is empty" in shown
+
+
+def test_no_file_means_stdin(run, model, files):
+    expected = run("predict", model, files.test).stdout
+    assert run("predict", model, input=files.test.read_text()).stdout == expected
+
+
+@pytest.fixture
+def pipe(model):
+    """A running `glocal predict` that reads a pipe."""
+    command = [sys.executable, "-m", "glocal", "-q", "predict", str(model)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        yield process
+        process.kill()
+
+
+def answer(process):
+    """The next row, or None when none comes within two minutes."""
+    ready, _, _ = select.select([process.stdout], [], [], 120)
+    return json.loads(process.stdout.readline()) if ready else None
+
+
+def test_an_answer_comes_while_input_stays_open(pipe):
+    for number, text in enumerate(["the red cat", "", "a blue dog"]):
+        pipe.stdin.write(json.dumps({"id": str(number), "text": text}) + "\n")
+        pipe.stdin.flush()
+        row = answer(pipe)
+        assert row is not None, "no answer before the end of the input"
+        assert row["id"] == str(number)
+        assert ("error" in row) == (text == "")
+    pipe.stdin.close()
+    assert pipe.wait() == 0
 
 
 def test_unwritable_place(run, model, files, tmp_path):

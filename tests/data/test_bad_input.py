@@ -28,9 +28,10 @@ def check_row(path, *, line, message, texts, ids, **options):
     assert corpus.ids == ids
     assert corpus.skipped == [caught.value.message]
     noted = []
-    streamed = list(iter_documents(path, skip_bad_rows=True, skipped=noted, **options))
-    assert [document.text for document in streamed] == texts
-    assert noted == corpus.skipped
+    if not options.pop("unique_ids", False):
+        streamed = list(iter_documents(path, on_bad_row=noted.append, **options))
+        assert [document.text for document in streamed] == texts
+        assert [error.message for error in noted] == corpus.skipped
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def check_row(path, *, line, message, texts, ids, **options):
         ('{"text": "x",}', "not valid JSON .*at column"),
         ("[" * 100_000, "not valid JSON"),
         ('"x"', "expected a JSON object"),
-        ({"text": "x", "id": "7"}, "only some rows have an id"),
+        ({"text": None}, "the field 'text' is null, expected a string"),
     ],
 )
 def test_bad_json_row(tmp_path, row, message):
@@ -72,9 +73,16 @@ def test_row_without_labels_is_refused_only_where_labels_are_required(tmp_path):
 def test_duplicate_id(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(jsonl({**GOOD, "id": 1}, {**GOOD, "id": "1"}, {**GOOD, "id": "2"}))
-    check_row(
-        path, line=2, message="the id '1' is already taken", texts=["a text"] * 2, ids=["1", "2"]
-    )
+    assert read_corpus(path).ids == ["1", "1", "2"]
+    assert [document.id for document in iter_documents(path)] == ["1", "1", "2"]
+    message = "the id '1' is that of an earlier row"
+    check_row(path, line=2, message=message, texts=["a text"] * 2, ids=["1", "2"], unique_ids=True)
+
+
+def test_rows_without_an_id_get_their_position(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(jsonl({**GOOD, "id": "x"}, GOOD, {"text": ""}, GOOD))
+    assert read_corpus(path, skip_bad_rows=True).ids == ["x", "1", "3"]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.txt"])
@@ -145,7 +153,7 @@ def test_csv_header_problems(tmp_path):
 def test_parquet_rows(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["x", None, "y"], "labels": [["a"], ["b"], None]}), path)
-    check_row(path, line=2, message="no field 'text'", texts=["x", "y"], ids=["0", "2"])
+    check_row(path, line=2, message="field 'text' is null", texts=["x", "y"], ids=["0", "2"])
     pq.write_table(pa.table({"other": [1]}), path)
     with pytest.raises(DataError, match=r"none of the columns .*\(columns: other\)"):
         read_corpus(path)

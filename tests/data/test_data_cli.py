@@ -109,7 +109,7 @@ def test_split_skips_bad_rows_only_when_told(data, tmp_path):
     result = run(*arguments, "--skip-bad-rows")
     assert result.exit_code == 0
     assert "all.jsonl:21: the text is empty" in result.stderr
-    assert "1 row was left out" in result.stderr
+    assert "1 row was skipped" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 
 from glocal.data.corpus import Document
 from glocal.errors import ConfigError
-from glocal.predict.bulk import open_writer, predict_rows, prediction_rows
+from glocal.predict.bulk import predict_file, predict_rows, prediction_rows
+from glocal.predict.tag_files import open_writer
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -49,6 +50,17 @@ def test_chunks_and_progress():
     )
     assert predictor.chunks == [3, 3, 1]
     assert seen == [(3, None), (6, None), (7, None)]
+
+
+@pytest.mark.parametrize(("size", "written"), [(1, [1, 1, 1]), (2, [2, 1])])
+def test_a_file_is_written_chunk_by_chunk(tmp_path, size, written):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"text": "{"x" * i}"}}\n' for i in range(1, 4)))
+    chunks = []
+    predict_file(
+        CountingPredictor(), path, lambda rows: chunks.append(len(list(rows))), k=1, chunk_size=size
+    )
+    assert chunks == written
 
 
 def test_documents_are_read_only_as_needed():
@@ -106,11 +118,12 @@ def test_stdout_is_utf8_whatever_the_locale(monkeypatch):
 
 
 def test_parquet_in_several_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr("glocal.predict.bulk.CHUNK", 2)
+    monkeypatch.setattr("glocal.predict.tag_files.PARQUET_ROWS", 2)
     rows = [{"id": str(i), "labels": [{"id": "a", "score": 0.5}] * (i % 3)} for i in range(5)]
     with open_writer(tmp_path / "tags.parquet", names=False) as write:
         write(rows)
-    assert pq.read_table(tmp_path / "tags.parquet").to_pylist() == rows
+    expected = [{**row, "error": None} for row in rows]
+    assert pq.read_table(tmp_path / "tags.parquet").to_pylist() == expected
     assert pq.ParquetFile(tmp_path / "tags.parquet").num_row_groups == 3
 
 
@@ -127,7 +140,7 @@ def test_failure_leaves_nothing_behind(tmp_path, name):
 
 def test_unknown_ending_is_refused_before_any_work(tmp_path):
     with (
-        pytest.raises(ConfigError, match=r"tags\.txt.*\.jsonl"),
+        pytest.raises(ConfigError, match=r"tags\.txt.*jsonl"),
         open_writer(tmp_path / "tags.txt"),
     ):
         pytest.fail("the writer opened")

@@ -1,4 +1,4 @@
-"""Reading the user's files for a subcommand, and saying which rows were left out."""
+"""Reads the files of a subcommand and reports the rows that were skipped."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["read_file", "read_files", "read_label_list", "report_skipped"]
 
-MOST_NAMED = 20  # rows left out that are named one by one
+MOST_NAMED = 20  # skipped rows that are listed one by one
 
 
 def read_file(path: str, **reading: Any) -> Corpus:
-    """One corpus, its skipped rows reported; the options are those of `read_corpus`."""
+    """Read a corpus and report its skipped rows; the options are those of `read_corpus`."""
     from glocal.data.readers import read_corpus
 
     corpus = read_corpus(path, **reading)
@@ -26,7 +26,7 @@ def read_file(path: str, **reading: Any) -> Corpus:
 
 
 def read_files(paths: Sequence[str], **reading: Any) -> Corpus:
-    """The corpora of several files as one; ids may repeat between files, not within one."""
+    """Read several files into one corpus."""
     corpora = [read_file(path, **reading) for path in paths]
     if len(corpora) == 1:
         return corpora[0]
@@ -38,19 +38,21 @@ def read_files(paths: Sequence[str], **reading: Any) -> Corpus:
     return Corpus(table, source=", ".join(paths))
 
 
-def report_skipped(problems: Sequence[str]) -> None:
-    """Say how many rows were left out, and which."""
+def report_skipped(problems: Sequence[str], *, verb: str = "skipped") -> None:
+    """Print how many rows were not used, and which."""
     if not problems:
         return
     rows = "row was" if len(problems) == 1 else "rows were"
+    if verb != "skipped":
+        rows = "row" if len(problems) == 1 else "rows"
     shown = [f"  {problem}" for problem in problems[:MOST_NAMED]]
     if len(problems) > MOST_NAMED:
         shown.append(f"  … and {len(problems) - MOST_NAMED:,} more")
-    console.warn("\n".join([f"{len(problems):,} {rows} left out:", *shown]))
+    console.warn("\n".join([f"{len(problems):,} {rows} {verb}:", *shown]))
 
 
 def read_label_list(path: str | None) -> list[str] | None:
-    """Label ids from a text file, one on each line; None without a file.
+    """Read label ids from a text file, one on each line; None without a file.
 
     Raises:
         ConfigError: When the file has none.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,13 +20,8 @@ from glocal.cli.options import (
     reads_files,
     split_models_and_file,
 )
+from glocal.cli.predict import To, tag_writer
 from glocal.errors import ConfigError
-
-if TYPE_CHECKING:
-    from glocal.data.corpus import Corpus
-    from glocal.predict.evaluation import EvaluationReport
-    from glocal.ranking.predictions import Predictions
-    from glocal.vocabulary.label_space import LabelSpace
 
 __all__ = ["app"]
 
@@ -44,8 +38,9 @@ def ensemble(
     *,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="Tags to a .jsonl, .jsonl.gz or .parquet file, or -."),
+        typer.Option("--output", "-o", metavar="FILE", help="File for the tags; - for stdout."),
     ] = None,
+    to: To = None,
     evaluate: Annotated[
         bool, typer.Option("--eval", help="Evaluate on the labels of the file.")
     ] = False,
@@ -88,44 +83,20 @@ def ensemble(
             progress=progress,
         )
     if output is not None:
-        _write(output, corpus, found.head(width), labels, threshold=threshold, names=names)
+        from glocal.predict.bulk import prediction_rows
+
+        with tag_writer(output, to, names=names) as write:
+            write(prediction_rows(corpus.ids, found.head(width), threshold=threshold, names=names))
+        if output != "-":
+            console.note(f"Wrote {output}.")
     if evaluate:
-        _show(_report(found, corpus, labels, cut_offs), models, as_json=as_json)
+        from glocal.predict.evaluation import evaluate_predictions
 
-
-def _write(
-    output: str,
-    corpus: Corpus,
-    found: Predictions,
-    labels: LabelSpace,
-    *,
-    threshold: float,
-    names: bool,
-) -> None:
-    from glocal.predict.bulk import open_writer, prediction_rows
-
-    with open_writer(output, names=names) as write:
-        write(prediction_rows(corpus.ids, found, threshold=threshold, names=names))
-    if output != "-":
-        console.note(f"Wrote {output}.")
-
-
-def _report(
-    found: Predictions, corpus: Corpus, labels: LabelSpace, ks: tuple[int, ...]
-) -> EvaluationReport:
-    from glocal.predict.evaluation import evaluate_predictions
-
-    return evaluate_predictions(
-        found,
-        labels.encode(corpus),
-        counts=labels.counts,
-        n_train=labels.n_documents,
-        ks=ks,
-    )
-
-
-def _show(report: EvaluationReport, models: list[Path], *, as_json: bool) -> None:
-    if as_json:
-        console.print_json(report.to_dict())
-    else:
-        print_report(report, title=f"ensemble of {', '.join(map(str, models))}")
+        gold, counts = labels.encode(corpus), labels.counts
+        report = evaluate_predictions(
+            found, gold, counts=counts, n_train=labels.n_documents, ks=cut_offs
+        )
+        if as_json:
+            console.print_json(report.to_dict())
+        else:
+            print_report(report, title=f"ensemble of {', '.join(map(str, models))}")

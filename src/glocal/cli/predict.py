@@ -1,8 +1,11 @@
-"""`glocal predict`: tags for any number of texts, streamed."""
+"""`glocal predict`: tag any number of texts, from a file or a stream."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,10 +21,25 @@ from glocal.cli.options import (
     choose_k,
     reads_files,
 )
+from glocal.errors import ConfigError
 
-__all__ = ["app"]
+if TYPE_CHECKING:
+    from glocal.predict.tag_files import RowSink, TagRow
+
+__all__ = ["To", "app", "tag_writer"]
 
 app = typer.Typer()
+
+TABLE = "table"
+
+To = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORMAT",
+        help="Format of the tags: jsonl, csv, tsv, parquet or table.",
+        show_default="by the file's ending; jsonl on stdout, a table on a terminal",
+    ),
+]
 
 
 @app.command()
@@ -29,26 +47,36 @@ app = typer.Typer()
 def predict(
     model: Model,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Texts to tag, or - for JSONL on stdin.")
-    ],
+        str, typer.Argument(metavar="FILE", help="Texts to tag; - for stdin.", show_default="-")
+    ] = "-",
     *,
     k: TopK = None,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave out labels of a lower probability.")
+        float, typer.Option(min=0, max=1, help="Lowest probability of a tag.")
     ] = 0.0,
     only: Annotated[
-        str | None, typer.Option(help="File of label ids, one a line: choose from these.")
+        str | None,
+        typer.Option(metavar="FILE", help="Label ids to choose from, one on each line."),
     ] = None,
     exclude: Annotated[
-        str | None, typer.Option(help="File of label ids, one a line: never give these.")
+        str | None,
+        typer.Option(metavar="FILE", help="Label ids never to predict, one on each line."),
     ] = None,
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", help="A .jsonl, .jsonl.gz or .parquet file.", show_default="stdout"
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="File for the tags, ending in .jsonl, .csv, .tsv (also with .gz) or .parquet.",
+            show_default="stdout",
         ),
     ] = None,
-    names: Annotated[bool, typer.Option(help="Give each label's name beside its id.")] = True,
+    to: To = None,
+    names: Annotated[bool, typer.Option(help="Add the name of each label to its id.")] = True,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at the first row that cannot be used.")
+    ] = False,
     as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
@@ -56,31 +84,68 @@ def predict(
 ) -> None:
     """Tag texts, in their order and with the best label first.
 
-    Without FILE, texts are read from stdin. Tags are JSON lines; on a terminal, a table.
+    Without FILE, texts are read from stdin and tagged as they come. A row that cannot be used
+    becomes a row with an error; --skip-bad-rows leaves it out, --strict stops there.
+
+    Tags are JSON lines, or a table on a terminal. With --batch-size 1 each text is written as soon
+    as it is tagged.
     """
-    from glocal.data.readers import iter_documents
-    from glocal.predict.bulk import open_writer, predict_rows
+    from glocal.predict.bulk import CHUNK, predict_file
     from glocal.predict.predictor import Predictor
 
+    skip = reading.pop("skip_bad_rows")
+    if skip and strict:
+        raise ConfigError("--skip-bad-rows and --strict exclude each other; give one of them")
     chosen, excluded = read_label_list(only), read_label_list(exclude)
-    predictor = Predictor.load(model, device=device, batch_size=batch_size)
-    width = choose_k(k, len(predictor.labels))
-    predictor.check_k(width)
-    skipped: list[str] = []
-    documents = iter_documents(file, skipped=skipped, **reading)
-    with open_writer(output, names=names) as write, console.progress_bar("tagging") as progress:
-        write(
-            predict_rows(
+    with tag_writer(output, "jsonl" if as_json else to, names=names) as write:
+        predictor = Predictor.load(model, device=device, batch_size=batch_size)
+        width = choose_k(k, len(predictor.labels))
+        predictor.check_k(width)
+        if file == "-" and sys.stdin.isatty():
+            console.note("Reading texts from the terminal; end with Ctrl-D.")
+        with console.progress_bar("tagging") as progress:
+            problems = predict_file(
                 predictor,
-                documents,
+                file,
+                write,
+                bad_rows="stop" if strict else "skip" if skip else "report",
+                chunk_size=1 if batch_size == 1 else CHUNK,
+                progress=progress,
+                reading=reading,
                 k=width,
                 threshold=threshold,
                 names=names,
                 only=chosen,
                 exclude=excluded,
-                progress=progress,
             )
-        )
-    report_skipped(skipped)
+    report_skipped(problems, verb="skipped" if skip else "could not be tagged")
     if output not in (None, "-"):
         console.note(f"Wrote {output}.")
+
+
+@contextmanager
+def tag_writer(output: str | None, to: str | None, *, names: bool) -> Iterator[RowSink]:
+    """Open the place for tags: a file, stdout, or a table for people."""
+    from glocal.predict.tag_files import open_writer
+
+    on_stdout = output in (None, "-")
+    if to == TABLE or (to is None and on_stdout and sys.stdout.isatty()):
+        if not on_stdout:
+            raise ConfigError(f"--to table prints to the terminal; leave out --output {output}")
+        yield _print_tags
+        return
+    with open_writer(output, to=to, names=names) as write:
+        yield write
+
+
+def _print_tags(rows: Iterable[TagRow]) -> None:
+    """Print rows as a table: each id, and below it probability, name and id of its labels."""
+    out = console.stdout()
+    for row in rows:
+        out.print("–" if row["id"] is None else row["id"], style="bold")
+        if "error" in row:
+            out.print(f"  {row['error']}", style="red", soft_wrap=True)
+        for tag in row["labels"]:
+            name = tag.get("name", tag["id"])
+            label_id = f"  {tag['id']}" if name != tag["id"] else ""
+            out.print(f"  {100 * tag['score']:5.1f}  {name}{label_id}", soft_wrap=True)

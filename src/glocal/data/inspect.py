@@ -181,7 +181,8 @@ def inspect_corpora(
         if isinstance(item, Corpus):
             facts.append(_facts(item, bands))
         else:
-            facts.append(_facts(read_corpus(item, skip_bad_rows=True, **read_options), bands))
+            corpus = read_corpus(item, skip_bad_rows=True, unique_ids=True, **read_options)
+            facts.append(_facts(corpus, bands))
     overlaps = [_overlap(facts[0], other) for other in facts[1:]]
     label_problems = [] if label_table is None else _label_problems(facts, label_table)
     return InspectReport([fact.report for fact in facts], overlaps, label_problems)

@@ -3,14 +3,15 @@
 - `read_corpus` gives a `Corpus`; a large file is spilled to a memory-mapped one, so that memory
   stays bounded. `iter_documents` streams instead, one document at a time.
 - The format follows from the file's name and content (`formats/detect.py`).
-- Every row is checked: its text is not blank, its id not taken, its labels there when they are
-  asked for. A bad row stops the reading with its file, line and reason, or with `skip_bad_rows`
-  is noted in `Corpus.skipped`. A file that is empty, truncated or unreadable always stops it.
+- Every row is checked: its text is not blank, its labels are there when they are asked for. A bad
+  row stops the reading with its file, line and reason, or with `skip_bad_rows` is listed in
+  `Corpus.skipped`. A file that is empty, truncated or unreadable always stops it.
+- A row without an id gets its position in the file, from 0; ids may repeat unless asked otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from glocal.data.builtin import builtin_corpus
@@ -35,6 +36,7 @@ def read_corpus(
     label_separator: str = ";",
     texts_path: str | Path | None = None,
     labels_path: str | Path | None = None,
+    unique_ids: bool = False,
 ) -> Corpus:
     """Read a corpus.
 
@@ -42,7 +44,7 @@ def read_corpus(
         path: A file, `-` for standard input, or a split of a built-in set such as `icd10cm:train`.
         format: `auto`, or one of jsonl, csv, tsv, parquet, annif, text, xmc-text, xmc-sparse,
             huggingface.
-        skip_bad_rows: Leave bad rows out and note them in `Corpus.skipped`.
+        skip_bad_rows: Skip bad rows and list them in `Corpus.skipped`.
         require_labels: Treat a row without labels as a bad row.
         text_field: The field or column of the text.
         labels_field: The field or column of the labels.
@@ -50,6 +52,7 @@ def read_corpus(
         label_separator: What stands between labels written in one string.
         texts_path: The file of the texts, for an XMC sparse file.
         labels_path: The file of the labels, for XMC text files with unusual names.
+        unique_ids: Treat a row with the id of an earlier one as a bad row.
 
     Raises:
         DataError: The file or, unless they are skipped, one of its rows cannot be used.
@@ -67,7 +70,8 @@ def read_corpus(
     source, problems = Source(path), Problems(skip=skip_bad_rows)
     builder = CorpusBuilder(source=source.name)
     try:
-        for document in _stream(source, format, options, problems, require_labels=require_labels):
+        check = _RowCheck(source, options, require_labels=require_labels, unique_ids=unique_ids)
+        for document in _stream(source, format, options, problems, check):
             builder.add(document)
         corpus = builder.finish(skipped=problems.found)
     except BaseException:
@@ -90,16 +94,15 @@ def iter_documents(
     label_separator: str = ";",
     texts_path: str | Path | None = None,
     labels_path: str | Path | None = None,
-    skipped: list[str] | None = None,
+    on_bad_row: Callable[[DataError], None] | None = None,
+    before_waiting: Callable[[], None] | None = None,
 ) -> Iterator[Document]:
-    """Stream documents one at a time; the arguments are those of `read_corpus`.
-
-    Nothing is kept of a document but the hash of its id, by which a repeated one is noticed.
+    """Stream documents one at a time; nothing of an earlier document is kept.
 
     Args:
         path: As in `read_corpus`.
         format: As in `read_corpus`.
-        skip_bad_rows: Leave bad rows out and add their problems to `skipped`.
+        skip_bad_rows: Skip bad rows.
         require_labels: As in `read_corpus`.
         text_field: As in `read_corpus`.
         labels_field: As in `read_corpus`.
@@ -107,7 +110,8 @@ def iter_documents(
         label_separator: As in `read_corpus`.
         texts_path: As in `read_corpus`.
         labels_path: As in `read_corpus`.
-        skipped: A list that receives the problems of the rows left out.
+        on_bad_row: Called with the error of each bad row, which is then skipped.
+        before_waiting: Called before waiting for more lines on standard input.
 
     Raises:
         DataError: The file or, unless they are skipped, one of its rows cannot be used.
@@ -123,8 +127,10 @@ def iter_documents(
         texts_path=texts_path,
         labels_path=labels_path,
     )
-    problems = Problems(skip=skip_bad_rows, found=[] if skipped is None else skipped)
-    yield from _stream(Source(path), format, options, problems, require_labels=require_labels)
+    problems = Problems(skip=skip_bad_rows or on_bad_row is not None, on_bad_row=on_bad_row)
+    source = Source(path, before_waiting=before_waiting)
+    check = _RowCheck(source, options, require_labels=require_labels)
+    yield from _stream(source, format, options, problems, check)
 
 
 def _stream(
@@ -132,17 +138,14 @@ def _stream(
     format: str,
     options: ReadOptions,
     problems: Problems,
-    *,
-    require_labels: bool,
+    check: _RowCheck,
 ) -> Iterator[Document]:
     """Yield the documents of a source that pass the checks, each with an id."""
     reader = reader_for(source, format, options)
-    check = _RowCheck(source, options, require_labels=require_labels)
-    n_skipped_before = len(problems.found)
     n_good = 0
     for document in reader(source, options, problems):
         # Bad rows have one problem each, so this is the row's position in the file.
-        row = n_good + len(problems.found) - n_skipped_before
+        row = n_good + len(problems.found)
         try:
             checked = check(document, row)
         except DataError as error:
@@ -155,15 +158,21 @@ def _stream(
 
 
 class _RowCheck:
-    """Says what is wrong with a document, and numbers those without an id."""
+    """Raises what is wrong with a document, and numbers documents without an id."""
 
-    def __init__(self, source: Source, options: ReadOptions, *, require_labels: bool) -> None:
+    def __init__(
+        self,
+        source: Source,
+        options: ReadOptions,
+        *,
+        require_labels: bool,
+        unique_ids: bool = False,
+    ) -> None:
         self._source = source
         self._options = options
         self._require_labels = require_labels
-        self._has_ids: bool | None = None
         # Hashes, not strings: a corpus of millions must not hold its ids in memory twice.
-        self._seen: set[int] = set()
+        self._seen: set[int] | None = set() if unique_ids else None
 
     def __call__(self, document: Document, row: int) -> Document:
         if not document.text or document.text.isspace():
@@ -179,27 +188,19 @@ class _RowCheck:
         return self._identified(document, row)
 
     def _identified(self, document: Document, row: int) -> Document:
-        if self._has_ids is None:
-            self._has_ids = document.id != ""
-        if self._has_ids != (document.id != ""):
-            raise self._bad(
-                document,
-                "only some rows have an id; give every row one in "
-                f"{self._options.id_field!r}, or none",
-            )
-        if not self._has_ids:
+        if document.id == "":
             return Document(str(row), document.text, document.labels, document.line)
-        key = hash(document.id)
-        if key in self._seen:
-            raise self._bad(
-                document,
-                f"the id {document.id!r} is already taken by an earlier row; ids are unique",
-            )
-        self._seen.add(key)
+        if self._seen is not None:
+            key = hash(document.id)
+            if key in self._seen:
+                raise self._bad(document, f"the id {document.id!r} is that of an earlier row")
+            self._seen.add(key)
         return document
 
     def _bad(self, document: Document, message: str) -> DataError:
-        return self._source.error(message, document.line)
+        error = self._source.error(message, document.line)
+        error.document_id = document.id or None
+        return error
 
 
 def _nothing_usable(source: Source, problems: Problems) -> DataError:

@@ -1,24 +1,22 @@
-"""Prediction of any number of texts in bounded memory, in their order, to JSONL or Parquet.
+"""Prediction of any number of texts in bounded memory, in their order.
 
-- documents are read, predicted and written in chunks; nothing of an earlier chunk is kept;
-- one row for each document, best label first:
-  `{"id": …, "labels": [{"id": …, "name": …, "score": …}, …]}`;
-- a file appears under its name only when it is complete; stdout is written as it comes.
+- Documents are read, predicted and written in chunks; nothing of an earlier chunk is kept.
+- One row for each document, best label first:
+  `{"id": …, "labels": [{"id": …, "name": …, "score": …}, …]}`; a row of the input that cannot be
+  used becomes `{"id": …, "labels": [], "error": …}`.
+- A chunk ends early when standard input pauses, so that answers do not wait for later texts.
 """
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from glocal.data.atomic import atomic_write
-from glocal.errors import ConfigError
+from glocal.data.readers import iter_documents
+from glocal.errors import DataError
+from glocal.predict.tag_files import RowSink, TagRow
 from glocal.progress import Progress
 
 if TYPE_CHECKING:
@@ -26,16 +24,14 @@ if TYPE_CHECKING:
     from glocal.ranking.predictions import Predictions
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["TagRow", "open_writer", "predict_rows", "prediction_rows"]
+__all__ = ["BadRows", "predict_file", "predict_rows", "prediction_rows"]
 
-TagRow = dict[str, Any]
-RowSink = Callable[[Iterable[TagRow]], None]
-
+BadRows = Literal["report", "skip", "stop"]
 CHUNK = 2048  # documents in memory at a time; enough for length-sorted batches to pay off
 
 
 class TopKPredictor(Protocol):
-    """What bulk prediction needs of a predictor."""
+    """A model that gives the best labels of texts."""
 
     labels: LabelSpace
 
@@ -50,9 +46,76 @@ class TopKPredictor(Protocol):
         """Return the best labels of each text."""
 
 
+def predict_file(
+    predictor: TopKPredictor,
+    path: str | Path,
+    write: RowSink,
+    *,
+    bad_rows: BadRows = "report",
+    chunk_size: int = CHUNK,
+    progress: Progress | None = None,
+    reading: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> list[str]:
+    """Tag the documents of a file or of standard input and write the rows as they come.
+
+    Args:
+        predictor: A loaded model.
+        path: A file, or `-` for standard input.
+        write: Receives the rows of each chunk.
+        bad_rows: `report` writes a row with an `error` for each row that cannot be used, `skip`
+            writes none, `stop` raises at the first, after the rows before it are written.
+        chunk_size: Documents held in memory.
+        progress: Called with the documents done and None, as the total is not known.
+        reading: Arguments of `iter_documents`.
+        options: Arguments of `predict_rows`.
+
+    Returns:
+        One sentence for each row that could not be used.
+
+    Raises:
+        DataError: The file cannot be read, no row can be used, or one cannot with `stop`.
+    """
+    pending: list[Document | DataError] = []
+    problems: list[str] = []
+    done = 0
+
+    def flush() -> None:
+        if pending:
+            write(predict_rows(predictor, pending, chunk_size=chunk_size, **options))
+            pending.clear()
+            if progress:
+                progress(done, None)
+
+    def note(error: DataError) -> None:
+        problems.append(error.message)
+        if bad_rows == "report":
+            pending.append(error)
+
+    documents = iter_documents(
+        path,
+        on_bad_row=None if bad_rows == "stop" else note,
+        before_waiting=flush,
+        **(reading or {}),
+    )
+    try:
+        for document in documents:
+            pending.append(document)
+            done += 1
+            if len(pending) >= chunk_size:
+                flush()
+    finally:
+        flush()
+    if problems and not done:
+        raise DataError(
+            f"none of the {len(problems)} rows can be used; the first problem: {problems[0]}"
+        )
+    return problems
+
+
 def predict_rows(
     predictor: TopKPredictor,
-    documents: Iterable[Document],
+    documents: Iterable[Document | DataError],
     *,
     k: int = 5,
     threshold: float = 0.0,
@@ -66,21 +129,29 @@ def predict_rows(
 
     Args:
         predictor: A loaded model.
-        documents: Read lazily, `chunk_size` at a time.
-        k: Labels for each document, at most.
-        threshold: Leave out labels with a lower probability.
-        names: Give each label's name beside its id.
+        documents: Read lazily, `chunk_size` at a time; an error stands for a bad row.
+        k: Largest number of labels for each document.
+        threshold: Lowest probability of a label.
+        names: Add the name of each label to its id.
         only: Label ids to choose from; all by default.
-        exclude: Label ids never to give.
+        exclude: Label ids never to predict.
         chunk_size: Documents held in memory.
         progress: Called with the documents done and None, as the total is not known.
     """
     stream, done = iter(documents), 0
     while chunk := list(itertools.islice(stream, chunk_size)):
-        texts = [document.text for document in chunk]
-        found = predictor.predict(texts, k=k, only=only, exclude=exclude)
-        ids = [document.id for document in chunk]
-        yield from prediction_rows(ids, found, threshold=threshold, names=names)
+        good = [document for document in chunk if not isinstance(document, DataError)]
+        rows: Iterator[TagRow] = iter(())
+        if good:
+            texts = [document.text for document in good]
+            found = predictor.predict(texts, k=k, only=only, exclude=exclude)
+            ids = [document.id for document in good]
+            rows = prediction_rows(ids, found, threshold=threshold, names=names)
+        for document in chunk:
+            if isinstance(document, DataError):
+                yield {"id": document.document_id, "labels": [], "error": document.message}
+            else:
+                yield next(rows)
         done += len(chunk)
         if progress:
             progress(done, None)
@@ -97,75 +168,3 @@ def prediction_rows(
             if tag.score >= threshold
         ]
         yield {"id": document_id, "labels": labels}
-
-
-# --- writing ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def open_writer(path: str | Path | None, *, names: bool = True) -> Iterator[RowSink]:
-    """A function that writes rows to a file, or to stdout without one.
-
-    Args:
-        path: Ends in .jsonl, .jsonl.gz or .parquet; None or `-` is stdout, as JSONL.
-        names: Whether the rows carry label names (Parquet needs to know beforehand).
-
-    Raises:
-        ConfigError: When the name's ending is none of these.
-    """
-    name = "-" if path is None else str(path)
-    if name == "-":
-        yield _line_sink(sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
-    sink_for = next((sink for ending, sink in _SINKS.items() if name.endswith(ending)), None)
-    if sink_for is None:
-        raise ConfigError(
-            f"cannot tell the format of '{name}': expected a name ending in "
-            f"{', '.join(_SINKS)}, or - for stdout"
-        )
-    with atomic_write(name) as file, sink_for(file, names) as sink:
-        yield sink
-
-
-def _line_sink(file: IO[bytes] | gzip.GzipFile) -> RowSink:
-    def write(rows: Iterable[TagRow]) -> None:
-        file.writelines(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
-
-    return write
-
-
-@contextmanager
-def _jsonl_sink(file: BinaryIO, names: bool) -> Iterator[RowSink]:
-    yield _line_sink(file)
-
-
-@contextmanager
-def _gzip_sink(file: BinaryIO, names: bool) -> Iterator[RowSink]:
-    with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
-        yield _line_sink(packed)
-
-
-@contextmanager
-def _parquet_sink(file: BinaryIO, names: bool) -> Iterator[RowSink]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    name_field = [("name", pa.string())] if names else []
-    tag = pa.struct([("id", pa.string()), *name_field, ("score", pa.float32())])
-    schema = pa.schema([("id", pa.string()), ("labels", pa.list_(tag))])
-    with pq.ParquetWriter(file, schema) as writer:
-
-        def write(rows: Iterable[TagRow]) -> None:
-            stream = iter(rows)
-            while chunk := list(itertools.islice(stream, CHUNK)):
-                writer.write_table(pa.Table.from_pylist(chunk, schema=schema))
-
-        yield write
-
-
-_SINKS = {
-    ".jsonl": _jsonl_sink,
-    ".jsonl.gz": _gzip_sink,
-    ".parquet": _parquet_sink,
-}

@@ -47,22 +47,26 @@ class ReadOptions:
 
 @dataclass(slots=True)
 class Problems:
-    """What to do about bad rows, and those met so far.
+    """Collects bad rows, or stops at the first.
 
     Args:
-        skip: Note a bad row and go on, instead of stopping at the first.
+        skip: Collect bad rows and go on, instead of stopping at the first.
+        on_bad_row: Called with the error of each bad row that is skipped.
         found: One sentence for each bad row.
     """
 
     skip: bool = False
+    on_bad_row: Callable[[DataError], None] | None = None
     found: list[str] = field(default_factory=list)
 
     def report(self, error: DataError) -> None:
-        """Note a bad row, or raise its error."""
+        """Collect the error of a bad row, or raise it."""
         if not self.skip:
             error.remedies += (Remedy("skip_bad_rows", "skip such rows"),)
             raise error
         self.found.append(error.message)
+        if self.on_bad_row is not None:
+            self.on_bad_row(error)
 
 
 RowReader = Callable[[Any, ReadOptions, Problems], Iterator[Document]]
@@ -82,13 +86,16 @@ def document_from_row(
     Raises:
         DataError: A field is missing or has a type it should not have.
     """
+    id_ = None
     try:
+        id_ = _id_of(row, options.id_field)
         text = _text_of(row, options.text_field)
         labels = _labels_of(row, options)
-        id_ = _id_of(row, options.id_field)
     except ValueError as error:
         message, *remedies = error.args
-        raise DataError(message, path=path, line=line, remedies=remedies) from error
+        raise DataError(
+            message, path=path, line=line, document_id=id_ or None, remedies=remedies
+        ) from error
     return Document(id_, text, labels, line)
 
 
@@ -111,6 +118,8 @@ def _text_of(row: Mapping[str, Any], name: str) -> str:
         parts = [row[part] for part in TEXT_PARTS if row.get(part) is not None]
         if parts and all(isinstance(part, str) for part in parts):
             return "\n".join(part for part in parts if part.strip())
+    if value is None and name in row:
+        raise ValueError(f"the field {name!r} is null, expected a string")
     if value is None:
         raise ValueError(
             f"no field {name!r} (fields: {', '.join(map(str, row)) or 'none'})",

@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import select
 import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -35,18 +36,23 @@ class Source:
 
     Args:
         path: A file, or `-` for standard input.
+        before_waiting: Called before standard input is waited for.
 
     Raises:
         DataError: The path does not exist or may not be read.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(
+        self, path: str | Path, *, before_waiting: Callable[[], None] | None = None
+    ) -> None:
+        self._before_waiting = before_waiting
         self.is_stdin = str(path) == STDIN
         self.name = "standard input" if self.is_stdin else str(path)
         self.path = Path(path)
         self._stdin: io.BufferedReader | None = None
         if self.is_stdin:
-            self._stdin = _peekable(sys.stdin.buffer)
+            # The raw file, as the buffered one returns nothing before it has filled a buffer.
+            self._stdin = _peekable(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
             if self._stdin.peek(2)[:2] == GZIP_MAGIC:
                 self._stdin = _peekable(cast(BinaryIO, gzip.GzipFile(fileobj=self._stdin)))
         else:
@@ -124,12 +130,30 @@ class Source:
         number = 0
         with self.open() as file:
             try:
-                for number, raw in enumerate(file, 1):
+                lines = file if self._stdin is None else self._lines_as_they_come(self._stdin)
+                for number, raw in enumerate(lines, 1):
                     yield number, raw
             except BROKEN_GZIP as error:
                 raise self._truncated(number + 1) from error
             except OSError as error:
                 raise self.error(f"cannot be read: {error.strerror or error}") from error
+
+    def _lines_as_they_come(self, stream: io.BufferedReader) -> Iterator[bytes]:
+        """Yield lines as soon as they are complete, and announce every wait."""
+        parts: list[bytes] = []
+        while True:
+            if self._before_waiting is not None and not _has_input():
+                self._before_waiting()
+            block = stream.read1(HEAD_BYTES)
+            if not block:
+                break
+            *ends, rest = block.split(b"\n")
+            for end in ends:
+                yield b"".join([*parts, end, b"\n"])
+                parts = []
+            parts.append(rest)
+        if last := b"".join(parts):
+            yield last
 
     def decode(self, number: int, raw: bytes) -> str:
         """Decode a line and drop its line break.
@@ -172,6 +196,14 @@ class Source:
         return self.error(
             "the gzip data is truncated or damaged; fetch or compress the file again", line
         )
+
+
+def _has_input() -> bool:
+    """Return whether standard input can be read without waiting; True where nobody knows."""
+    try:
+        return bool(select.select([sys.stdin], [], [], 0)[0])
+    except (OSError, TypeError, ValueError):  # not a file, or a system that asks sockets only
+        return True
 
 
 def _peekable(stream: BinaryIO) -> io.BufferedReader:
