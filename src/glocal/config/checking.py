@@ -1,4 +1,4 @@
-"""Values held against the types and limits of the settings, every problem collected."""
+"""Checks of values against the types and limits of the settings; collects every problem."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["build_section"]
 
 
 def build_section(cls: type, mapping: Any, where: str, problems: list[str]) -> Any:
-    """A settings dataclass from a mapping; what is wrong is added to the problems.
+    """Build a settings dataclass from a mapping, adding to the list of problems.
 
     Args:
         cls: The dataclass.
-        mapping: Its values by name; what is missing takes its default.
+        mapping: Its values by name; missing ones take their defaults.
         where: The section's name in messages.
         problems: One sentence for each problem.
     """
@@ -38,8 +38,7 @@ def build_section(cls: type, mapping: Any, where: str, problems: list[str]) -> A
         elif is_dataclass(hints[key]):
             values[key] = build_section(typing.cast(type, hints[key]), value, dotted, problems)
         else:
-            default = _default(known[key])
-            values[key] = _check(known[key], hints[key], value, default, dotted, problems)
+            values[key] = _check(known[key], hints[key], value, dotted, problems)
     return cls(**values)
 
 
@@ -65,11 +64,10 @@ def _check(
     spec: dataclasses.Field[Any],
     hint: Any,
     value: Any,
-    default: Any,
     dotted: str,
     problems: list[str],
 ) -> Any:
-    converted = _convert(hint, value)
+    converted, default = _convert(hint, value), _default(spec)
     if converted is _WRONG:
         problems.append(f"'{dotted}' must be {_describe(hint)}, not {value!r}")
         return default
@@ -106,7 +104,7 @@ _WRONG = object()
 
 
 def _convert(hint: Any, value: Any) -> Any:
-    """The value as the type asked for, or `_WRONG`."""
+    """Return the value as the type asked for, or `_WRONG`."""
     origin = typing.get_origin(hint)
     if origin is tuple:
         if not isinstance(value, list | tuple):

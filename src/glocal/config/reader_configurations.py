@@ -8,11 +8,11 @@ __all__ = ["CONFIGURATIONS", "Configuration"]
 
 
 class Configuration(NamedTuple):
-    """The parts of a reader network: the teacher, and the attentions its Reading consists of."""
+    """The parts of a reader network: the teacher and the attentions of its Reading."""
 
     teacher: bool
     attentions: tuple[str, ...] = ()  # `masked` (MMHSA) or `full` (MHSA)
-    residual: bool = False  # around the first one
+    residual: bool = False  # around the first attention
 
 
 CONFIGURATIONS = {

@@ -1,7 +1,7 @@
-"""Recipes from TOML: built in by name or from a file, extended, overridden.
+"""Recipes from TOML: built-in ones by name or files by path, extended and overridden.
 
-A recipe may name another one it `extends`, and holds only what differs. All problems of a file and
-of the overrides are reported at once.
+A recipe may name another one that it `extends`; then it holds only the differences. All problems of
+a file and of the overrides are reported at once.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from glocal.errors import ConfigError, did_you_mean
 
 __all__ = ["PRESETS", "load_recipe", "parse_override", "recipe_from_mapping", "recipe_names"]
 
-PRESETS = ("fast", "balanced", "best", "auto")  # what most people need, by falling speed
+PRESETS = ("fast", "balanced", "best", "auto")  # from fastest to slowest, then the automatic choice
 
 
 def recipe_names() -> list[str]:
-    """Names of the built-in recipes, the presets first."""
+    """Return the names of the built-in recipes, presets first."""
     folder = resources.files("glocal.recipes")
     names = {f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml")}
     return [*PRESETS, *sorted(names - set(PRESETS))]
 
 
 def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
-    """A built-in recipe by name or a TOML file by path, with `section.key=value` overrides.
+    """Load a built-in recipe by name or a TOML file by path, with `section.key=value` overrides.
 
     Raises:
         ConfigError: With every problem found in the file and the overrides.

@@ -13,7 +13,7 @@ __all__ = ["recipe_to_mapping", "to_toml"]
 
 
 def recipe_to_mapping(recipe: Recipe) -> dict[str, Any]:
-    """Nested plain mappings, every key present."""
+    """Return a recipe as nested plain mappings, every key present."""
     return typing.cast(dict[str, Any], _plain(dataclasses.asdict(recipe)))
 
 

@@ -1,1 +1,1 @@
-"""Systems: published methods as compositions of shared parts."""
+"""Systems: the models that are trained, composed of shared parts."""

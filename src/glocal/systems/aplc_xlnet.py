@@ -2,8 +2,8 @@
 
     encoder → document vector → Linear → tanh → dropout → APLC (a head, gates, ever narrower tails)
 
-XLNet is the published encoder ([CLS] last, padding on the left); any other serves as well. Each of
-the three parts has its own learning rate (4.1): `encoder` η_x, `pooler` η_h, `classifier` η_a.
+XLNet is the published encoder ([CLS] last, padding on the left); any other can be used. Each of the
+three parts has its own learning rate (4.1): `encoder` η_x, `pooler` η_h, `classifier` η_a.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["APLCXLNet", "build_aplc"]
 def build_aplc(
     config: AplcConfig, clusters: Clusters, width: int, statistics: LabelStatistics
 ) -> APLC:
-    """The output layer over labels with these training counts, for document vectors (B, width)."""
+    """Build the output layer over labels with these training counts."""
     priors = cluster_priors(clusters, statistics.counts, statistics.n_documents)
     return APLC(
         clusters,
@@ -50,8 +50,8 @@ class APLCXLNet(System):
 
     Args:
         recipe: The settings.
-        encoder: Gives the hidden states.
-        experts: The one document expert (`D-last`) that says which layers stand for the document.
+        encoder: Computes the hidden states.
+        experts: One document expert, such as `D-last`: its layers make the document vector.
         statistics: Training label counts.
     """
 
@@ -76,7 +76,7 @@ class APLCXLNet(System):
             encoder.requires_grad_(False)
 
     def document(self, batch: Batch) -> Tensor:
-        """The vector the labels are scored from, (B, d_h)."""
+        """Return the vectors that labels are scored from, (B, d_h)."""
         frozen = self.recipe.encoder.freeze
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
             features: Features = self.encoder(batch)
@@ -88,7 +88,7 @@ class APLCXLNet(System):
     # --- training -----------------------------------------------------------------------------
 
     def training_step(self, batch: Batch, position: TrainingPosition) -> Tensor:
-        """Eq. 5 and the absent gates, reduced as the recipe says."""
+        """Return the loss of Eq. 5 and of the absent gates, reduced as the recipe says."""
         config = self.recipe.aplc
         document = self.document(batch)
         limit = self.recipe.train.chunk_elements or ChunkUse.CLUSTER_LOSS.limit(
@@ -103,14 +103,14 @@ class APLCXLNet(System):
         )
 
     def _weights(self, batch: Batch) -> Tensor:
-        """Of each document's loss: one over what it is divided by, (B,) fp32."""
+        """Return the weight of each document's loss, (B,) fp32: one over its divisor."""
         if self.recipe.aplc.reduction != "document":
             return torch.full((len(batch),), 1.0 / batch.denominator, device=batch.gold.device)
         present = self.head.present(self.head.rank_gold(batch.gold))
         return 1.0 / (self.head.n_scored(present, absent_gates=True) * batch.denominator)
 
     def denominator(self, gold: Any, positions: np.ndarray) -> float:
-        """The step's documents, or for Eq. 5's ratio the labels their losses visit."""
+        """Return the number of documents, or for Eq. 5's ratio the labels their losses visit."""
         if self.recipe.aplc.reduction != "ratio":
             return super().denominator(gold, positions)
         rows = (gold.indices[gold.indptr[p] : gold.indptr[p + 1]] for p in positions)
@@ -118,7 +118,7 @@ class APLCXLNet(System):
 
     @property
     def supports_cuda_graphs(self) -> bool:
-        """With every document in every tail, shapes are fixed; a ratio's divisor never repeats."""
+        """Whether shapes are fixed (every document in every tail) and the divisor is too."""
         return not self.recipe.aplc.skip_tails and self.recipe.aplc.reduction != "ratio"
 
     # --- prediction ---------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class APLCXLNet(System):
         return Ranked(found, dict.fromkeys(experts, found), found if mean else None)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """The three parts of 4.1."""
+        """Return the parameters of the three parts of 4.1."""
         return {
             "encoder": list(self.encoder.parameters()),
             "pooler": list(self.hidden.parameters()),

@@ -1,4 +1,4 @@
-"""From an expert's name in a recipe to the expert."""
+"""Building an expert from its name in a recipe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExpertBuilder:
         recipe: The settings.
         hidden_size: Width of the encoder.
         bias: Initial label biases, (L,).
-        statistics: Of the training labels, vectors of their texts and of the teacher's labels.
+        statistics: Counts and text vectors of the labels, vectors of the teacher's labels.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ExpertBuilder:
         }
 
     def __call__(self, spec: ExpertSpec) -> Expert:
-        """The expert of a name."""
+        """Return the expert of a name."""
         recipe, common = self.recipe, {"name": spec.name, **self.common}
         if spec.kind == TEACHER:
             return TeacherExpert(name=spec.name, bias=self.bias)
@@ -71,7 +71,7 @@ class ExpertBuilder:
         )
 
     def _text(self, layers: Sequence[int]) -> LabelText | None:
-        """Of the labels, in the layers an expert reads; None where the recipe does not use it."""
+        """Return the label texts in the layers an expert reads; None where they are not used."""
         config, encoded = self.recipe.labels, self.statistics.text_vectors
         if config.text == "off" or (config.text == "start" and encoded is None):
             return None
@@ -87,7 +87,7 @@ class ExpertBuilder:
         )
 
     def _clusters(self) -> Callable[[int], APLC] | None:
-        """Builds the output layer for a width; None where it is flat."""
+        """Return a function that builds the output layer for a width; None where it is flat."""
         config = self.recipe.aplc
         if self.recipe.document.head != "aplc":
             return None

@@ -2,11 +2,11 @@
 
     encoder → hidden states → experts → logits of a label chunk → loss, or combined probabilities
 
-- every label scored by every expert, chunk by chunk (`full`); or the first document expert scores
-  every label and the others only candidates it proposes (`shortlist`): what makes tens of thousands
+- every expert scores every label, chunk by chunk (`full`); or the first document expert scores all
+  labels and the others only the candidates it proposes (`shortlist`), which makes tens of thousands
   of labels trainable on a CPU;
-- individual or collaborative BCE and the diversity loss, all on the same chunk's logits;
-- with label text, labels without a training text are scored but no part of the loss.
+- individual or collaborative BCE and the diversity loss are computed on the same chunk's logits;
+- with label text, labels without a training text are scored but not part of the loss.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from glocal.systems.system import LabelStatistics, System, TrainingPosition
 __all__ = ["ExpertMixture"]
 
 _UPDATED_ROWS = 1 << 17  # labels per chunk where rows are updated at once
-_NO_LOSS = -100.0  # a logit whose softplus is zero, and so is its gradient
+_NO_LOSS = -100.0  # a logit whose softplus and gradient are zero
 
 
 class ExpertMixture(ExpertRanker, System):
-    """Any list of document, label-attention and reader experts on one encoder, and the teacher.
+    """Any list of experts on one encoder.
 
     Args:
         recipe: The settings.
-        encoder: Gives the hidden states of the layers the experts read.
-        experts: Which experts, resolved for this encoder.
+        encoder: Computes the hidden states of the layers the experts read.
+        experts: The experts with the layers they read.
         statistics: Training label counts.
     """
 
@@ -79,7 +79,7 @@ class ExpertMixture(ExpertRanker, System):
         if recipe.encoder.freeze:
             encoder.requires_grad_(False)
 
-    # --- what the experts see -----------------------------------------------------------------
+    # --- the experts and their inputs ---------------------------------------------------------
 
     def _experts(self) -> Iterator[Expert]:
         for expert in self.experts:
@@ -88,23 +88,23 @@ class ExpertMixture(ExpertRanker, System):
 
     @property
     def proposer(self) -> DocumentExpert | None:
-        """The first document expert."""
+        """The first document expert, which proposes labels; None where there is none."""
         return next((e for e in self._experts() if isinstance(e, DocumentExpert)), None)
 
     @property
     def shortlists(self) -> bool:
-        """Whether the other experts score only what the document expert proposes."""
+        """Whether the other experts score only the labels that the document expert proposes."""
         return self.recipe.candidates.mode == "shortlist"
 
     def features(self, batch: Batch) -> Features:
-        """Hidden states; no graph is built for a frozen encoder."""
+        """Return hidden states; no autograd graph is built for a frozen encoder."""
         frozen = self.recipe.encoder.freeze
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
             features: Features = self.encoder(batch)
         return features
 
     def prepare(self, batch: Batch) -> dict[str, State]:
-        """Each expert's state for a batch, by name."""
+        """Return each expert's state for a batch, by name."""
         features = self.features(batch)
         return {expert.name: expert.prepare(features) for expert in self._experts()}
 
@@ -119,13 +119,13 @@ class ExpertMixture(ExpertRanker, System):
         return [expert for expert in self._experts() if expert.trained]
 
     def chunks(self, documents: int, device: torch.device) -> list[slice]:
-        """Label slices that keep the widest expert within the memory set aside."""
+        """Return label slices that keep the widest expert within its memory limit."""
         limit = self.recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit(device.type)
         width = max(e.label_width for e in self._experts())
         return label_chunks(self.n_labels, documents=documents, width=width, limit=limit)
 
     def init_label_parameters(self, batches: Iterable[Batch]) -> None:
-        """Label queries from the mean tokens of each label's texts (`query_init = "tokens"`)."""
+        """Set label queries to the mean token of each label's texts (`query_init = "tokens"`)."""
         if self.recipe.attention.query_init != "tokens":
             return
         experts = [e for e in self._experts() if isinstance(e, LabelAttentionExpert)]
@@ -146,7 +146,7 @@ class ExpertMixture(ExpertRanker, System):
     # --- training -----------------------------------------------------------------------------
 
     def training_step(self, batch: Batch, position: TrainingPosition) -> Tensor:
-        """BCE (Eq. 8; ME-XML Eq. 5) and, after its start, diversity (ME-XML Eq. 6–9)."""
+        """Return the BCE (Eq. 8; ME-XML Eq. 5) plus, once started, diversity (ME-XML Eq. 6–9)."""
         features, experts = self.features(batch), self._trained()
         states = {expert.name: expert.prepare(features) for expert in experts}
         loss = self.recipe.loss
@@ -195,7 +195,7 @@ class ExpertMixture(ExpertRanker, System):
         return total + chunked_loss(chunk_loss, chunks, flat_states, rows, updates=updates)
 
     def _own_losses(self, batch: Batch, states: dict[str, State]) -> Tensor:
-        """Of the experts that score label clusters instead of any label."""
+        """Return the losses of the experts that score label clusters instead of single labels."""
         device = batch.input_ids.device
         limit = self.recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit(device.type)
         total = torch.zeros((), device=device)
@@ -246,19 +246,19 @@ class ExpertMixture(ExpertRanker, System):
         return bce_candidates(logits, candidates.targets, candidates.weights)
 
     def _taught(self, logits: Tensor, labels: slice | Tensor) -> Tensor:
-        """Logits (B, C) of labels, without loss or gradient where nothing is taught of a label."""
+        """Return logits (B, C) without loss or gradient at labels that have no training text."""
         if self.untaught is None:
             return logits
         return logits.masked_fill(self.untaught[labels], _NO_LOSS)
 
     @property
     def supports_cuda_graphs(self) -> bool:
-        """Candidates are drawn on the CPU anew each step; everything else can be recorded."""
+        """Whether shapes are fixed; candidates are drawn on the CPU and cannot be recorded."""
         fixed = all(e.scores_rows for e in self._experts()) or not self.recipe.aplc.skip_tails
         return not self.shortlists and fixed
 
     def phase(self, position: TrainingPosition) -> str:
-        """The diversity loss starts part of the way through."""
+        """Return `diverse` once the diversity loss has started, else `plain`."""
         loss = self.recipe.loss
         late = position.fraction >= loss.diversity_start
         return "diverse" if late and loss.diversity_weight and len(self._trained()) > 1 else "plain"
@@ -273,10 +273,10 @@ class ExpertMixture(ExpertRanker, System):
     def shortlist(
         self, batch: Batch, states: dict[str, State], k: int, allowed: Tensor | None
     ) -> Tensor | None:
-        """What the document expert and others put forward, where the recipe asks for candidates.
+        """Return the labels that experts propose, where the recipe uses candidates; else None.
 
-        An expert that does not tell all labels apart ranks, if alone, those it suggests: the
-        others' frequency must not put them in an order.
+        A single expert that does not rank every label ranks only its own suggestions: otherwise
+        the frequency of the other labels would order them.
         """
         if not self.shortlists:
             first, *others = self._experts()
@@ -307,7 +307,7 @@ class ExpertMixture(ExpertRanker, System):
         return best.result().indices
 
     def _with_suggestions(self, proposed: Tensor, states: dict[str, State]) -> Tensor:
-        """What the other experts put forward too, each label once, −1 for none."""
+        """Return the proposed and the other experts' suggested labels, each once, −1 for none."""
         others = [expert.suggestions(states[expert.name]) for expert in self._experts()]
         count = self.recipe.candidates.predict
         found = [labels[:, :count].to(proposed) for labels in others if labels is not None]
@@ -317,11 +317,11 @@ class ExpertMixture(ExpertRanker, System):
         return deduplicate(pooled.masked_fill(pooled >= self.n_labels, -1))
 
     def expert_logits(self, states: dict[str, State], labels: slice | Tensor) -> dict[str, Tensor]:
-        """Each expert's logits of labels, by name."""
+        """Return each expert's logits of labels, by name."""
         return {e.name: e.logits(states[e.name], labels).float() for e in self._experts()}
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """The encoder's and the experts' groups."""
+        """Return the parameter groups of the encoder and of the experts."""
         groups: dict[str, list[nn.Parameter]] = {"encoder": list(self.encoder.parameters())}
         for expert in self._experts():
             for name, parameters in expert.parameter_groups().items():
@@ -330,7 +330,7 @@ class ExpertMixture(ExpertRanker, System):
 
 
 def initial_bias(setting: str, statistics: LabelStatistics) -> Tensor:
-    """Label biases at the training prior's log-odds, or at a constant, (L,)."""
+    """Return initial label biases, (L,): the training prior's log-odds, or a constant."""
     if setting == "prior":
         counts = statistics.counts.astype(np.float64)
         prior = (counts + 0.5) / (statistics.n_documents + 1.0)
@@ -339,7 +339,7 @@ def initial_bias(setting: str, statistics: LabelStatistics) -> Tensor:
 
 
 def _regroup(flat: Sequence[Any], like: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Cut a flat sequence into groups of the given lengths."""
+    """Cut a flat sequence into groups of the same lengths as others."""
     groups, start = [], 0
     for group in like:
         groups.append(flat[start : start + len(group)])
@@ -348,9 +348,9 @@ def _regroup(flat: Sequence[Any], like: Sequence[Sequence[Any]]) -> list[Sequenc
 
 
 def _observe(best: RunningTopK, logits: Tensor, chunk: slice, gold: Tensor) -> None:
-    """Note the highest logits of labels that are not gold."""
+    """Record the highest logits of labels that are not gold."""
     scores = torch.sigmoid(logits.float())
     inside = (gold >= chunk.start) & (gold < chunk.stop)
     rows = torch.arange(len(gold), device=gold.device)[:, None].expand_as(gold)
-    scores[rows[inside], gold[inside] - chunk.start] = -1.0  # counts as no label
+    scores[rows[inside], gold[inside] - chunk.start] = -1.0  # below every score
     best.update(scores, torch.arange(chunk.start, chunk.stop, device=logits.device))

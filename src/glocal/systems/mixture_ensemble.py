@@ -1,9 +1,9 @@
 """Several mixtures of the same experts, trained from different seeds, as one.
 
-- an expert's log-odds are the mean of its members' log-odds; the experts' weights come on top, as
-  they do for a single mixture (`combination.py`);
-- every label is scored by every member, or where members shortlist, what any of them puts forward;
-- members stay in memory together: a model of three needs three times the weights of one.
+- an expert's log-odds are the mean of its members' log-odds; the experts' weights are applied to
+  them, as for a single mixture (`ranking.combination`);
+- every member scores every label, or with a shortlist the labels that any of them proposes;
+- all members are in memory together: a model of three needs three times the memory of one.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ class MixtureEnsemble(ExpertRanker):
         self.register_buffer("counts", first.counts, persistent=False)
 
     def mixtures(self) -> Iterator[ExpertMixture]:
-        """The members, in order."""
+        """Yield the members, in order."""
         for member in self.members:
             assert isinstance(member, ExpertMixture)
             yield member
 
     @property
     def chunking(self) -> Chunking | None:
-        """As any member's encoder reads them."""
+        """How members read long documents; the same for all."""
         return next(self.mixtures()).chunking
 
     def prepare(self, batch: Batch) -> list[dict[str, State]]:
-        """The states of every member's experts."""
+        """Return the states of every member's experts."""
         return [member.prepare(batch) for member in self.mixtures()]
 
     def expert_logits(
         self, states: Sequence[dict[str, State]], labels: slice | Tensor
     ) -> dict[str, Tensor]:
-        """The mean of the members' log-odds, by expert."""
+        """Return the mean of the members' log-odds, by expert."""
         totals: dict[str, Tensor] = {}
         for member, state in zip(self.mixtures(), states, strict=True):
             for name, logits in member.expert_logits(state, labels).items():
@@ -66,7 +66,7 @@ class MixtureEnsemble(ExpertRanker):
         return {name: total / len(self.members) for name, total in totals.items()}
 
     def chunks(self, documents: int, device: torch.device) -> list[slice]:
-        """As small as one member needs them: members take turns within a chunk."""
+        """Return the label chunks of one member: members take turns within a chunk."""
         return next(self.mixtures()).chunks(documents, device)
 
     def shortlist(
@@ -76,7 +76,7 @@ class MixtureEnsemble(ExpertRanker):
         k: int,
         allowed: Tensor | None,
     ) -> Tensor | None:
-        """What any member puts forward; None where members score every label."""
+        """Return the labels that any member proposes; None where members score every label."""
         lists = [
             member.shortlist(batch, state, k, allowed)
             for member, state in zip(self.mixtures(), states, strict=True)
@@ -86,7 +86,7 @@ class MixtureEnsemble(ExpertRanker):
 
 
 def mixtures_of(system: Ranker) -> list[ExpertMixture]:
-    """The mixtures of experts a model is made of: none, one, or several members."""
+    """Return the mixtures a model consists of: none, one, or several members."""
     if isinstance(system, MixtureEnsemble):
         return list(system.mixtures())
     return [system] if isinstance(system, ExpertMixture) else []

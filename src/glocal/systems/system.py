@@ -23,7 +23,7 @@ __all__ = ["LabelStatistics", "System", "TrainingPosition"]
 
 @dataclass(frozen=True)
 class TrainingPosition:
-    """Where a run stands: the optimizer step about to be taken, of so many."""
+    """The position of a run: the next optimizer step and the number of steps."""
 
     step: int
     steps: int
@@ -31,17 +31,17 @@ class TrainingPosition:
 
     @property
     def fraction(self) -> float:
-        """Between 0 and 1."""
+        """The fraction of the run that is done, from 0 to 1."""
         return self.step / max(1, self.steps)
 
 
 @dataclass(frozen=True)
 class LabelStatistics:
-    """What a system must know of the training labels."""
+    """The facts about the training labels that a system is built from."""
 
     counts: np.ndarray  # (L,) training texts per label
     n_documents: int
-    teacher_vectors: np.ndarray | None = None  # (T, D) of the teacher's labels, where there is one
+    teacher_vectors: np.ndarray | None = None  # (T, D) of the teacher's labels
     texts: Sequence[str] | None = None  # (L,) names and descriptions, where a recipe uses them
     text_vectors: Mapping[int, np.ndarray] | None = None  # layer → (L, H), encoded from the texts
 
@@ -70,38 +70,38 @@ class System(Ranker):
 
     @property
     def chunking(self) -> Chunking | None:
-        """As the encoder reads them."""
+        """How the encoder reads long documents; None where they are cut off."""
         return self.encoder.chunking
 
     @abstractmethod
     def training_step(self, batch: Batch, position: TrainingPosition) -> Tensor:
-        """The loss of a batch: summed over its documents, divided by `batch.denominator`."""
+        """Return the loss of a batch: summed over its documents, divided by `batch.denominator`."""
 
     @abstractmethod
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """All parameters by the name of their learning rate."""
+        """Return all parameters by the name of their learning rate."""
 
     def init_label_parameters(self, batches: Iterable[Batch]) -> None:
-        """Start label parameters from the training documents, where the recipe asks for it."""
+        """Initialise label parameters from the training documents, where the recipe asks for it."""
 
     def denominator(self, gold: Any, positions: np.ndarray) -> float:
-        """What the loss of a step is divided by, over all its parts and processes.
+        """Return the divisor of a step's loss, over all its parts and processes.
 
         Args:
-            gold: CSR matrix of all gold labels; columns from `n_labels` on are outside the space.
+            gold: CSR matrix of all gold labels; columns from `n_labels` on are unknown labels.
             positions: The step's documents.
         """
         return float(len(positions))
 
     @property
     def supports_cuda_graphs(self) -> bool:
-        """Whether the training step computes on the device alone, so that a graph can replay it."""
+        """Whether the training step runs entirely on the device, so that a graph can replay it."""
         return False
 
     def phase(self, position: TrainingPosition) -> str:
-        """A name for the computation the step does now; steps of one name do the same."""
+        """Return the name of the step's computation; steps of one name compute the same."""
         return "plain"
 
     def forward(self, batch: Batch, position: TrainingPosition) -> Tensor:
-        """The training step: data-parallel wrappers call `forward`."""
+        """Run the training step; data-parallel wrappers call `forward`."""
         return self.training_step(batch, position)

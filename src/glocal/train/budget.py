@@ -1,10 +1,10 @@
-"""How much to train in the time there is: the decision alone, without torch.
+"""How much to train in the time available: the decision alone, without torch.
 
-    Situation (data, machine, time) + Speed (measured) + Wish (what the recipe fixes) → Choice
+    Situation (data, machine, time) + Speed (measured) + Wish (settings the recipe fixes) → Choice
 
-- the sparse expert is in every preset; whether an encoder comes on top, for how many epochs, and
-  how many members it has, is decided here;
-- estimates are held against the budget with a margin, and a choice says its reasons in plain lines.
+- every preset has the sparse expert; whether an encoder is added, for how many epochs and with how
+  many members is decided here;
+- estimates must fit into the budget with a margin, and a choice states its reasons in plain lines.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ __all__ = [
 FEWEST_EPOCHS = 3  # passes below which new label vectors are too raw to add to the sparse expert
 MARGIN = 1.2  # a run may take this much longer than its estimate
 PATIENCE = 1800.0  # seconds on a CPU where no budget is given
-MEMBERS = 3  # of the preset `best`
-_SEEN = 0.1  # of a stage's work, before its time is extrapolated
+MEMBERS = 3  # members of the preset `best`
+_SEEN = 0.1  # share of a stage's work that is done before its time is extrapolated
 
 
 @dataclass(frozen=True)
 class Situation:
-    """Data, machine and time, as they are when the sparse expert is fitted.
+    """Data, machine and time once the companions are fitted.
 
     Attributes:
-        texts: To train on.
-        labels: In the label space.
-        labels_per_text: On average.
-        words: Of a text: the median, and what 95 in 100 texts stay below.
-        machine: In words.
-        gpu: Whether there is one.
-        budget: Seconds for the whole run; None for any.
+        texts: Training texts.
+        labels: Labels in the label space.
+        labels_per_text: Mean number of labels per text.
+        words: Median and 95th percentile of the words in a text.
+        machine: Description of the machine.
+        gpu: Whether there is a GPU.
+        budget: Seconds for the whole run; None for no limit.
         spent: Seconds since the run began.
     """
 
@@ -61,12 +61,12 @@ class Situation:
 
 @dataclass(frozen=True)
 class Speed:
-    """What training takes on this machine with these texts, in seconds.
+    """Seconds that training takes on this machine with these texts.
 
     Attributes:
-        once: For all members: tokens.
-        member: Of each member besides its epochs: building it, the last evaluation.
-        epoch: One pass over the training texts, and an evaluation on dev.
+        once: Work shared by all members: tokenising.
+        member: Work of each member outside its epochs: building it, the last evaluation.
+        epoch: One pass over the training texts and one evaluation on dev.
     """
 
     once: float
@@ -74,11 +74,11 @@ class Speed:
     epoch: float
 
     def total(self, members: int, epochs: int) -> float:
-        """Of a whole training."""
+        """Return the seconds of a whole training."""
         return self.once + members * (self.member + epochs * self.epoch)
 
     def epochs_within(self, seconds: float, members: int) -> int:
-        """The passes that fit into a time; 0 where not even one does."""
+        """Return the number of passes that fit into a time; 0 where not even one does."""
         left = seconds - self.once - members * self.member
         passes = left / (members * max(self.epoch, 1e-9))
         return max(0, math.floor(min(passes, 1e6)))
@@ -86,13 +86,13 @@ class Speed:
 
 @dataclass(frozen=True)
 class Wish:
-    """What the recipe says.
+    """The settings that the recipe fixes.
 
     Attributes:
         experts: Whether it names the experts; otherwise an encoder is used only where it fits.
-        epochs: As many; 0 where open.
-        ceiling: The most, where open.
-        members: As many; 0 where open.
+        epochs: Number of epochs; 0 where open.
+        ceiling: Most epochs, where open.
+        members: Number of members; 0 where open.
     """
 
     experts: bool
@@ -103,13 +103,13 @@ class Wish:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is trained.
+    """The decision.
 
     Attributes:
-        preset: `fast`, `balanced`, `best`; empty where the recipe names its experts.
-        epochs: Passes; 0 without an encoder.
-        members: How many.
-        seconds: Estimated from now to the end.
+        preset: `fast`, `balanced` or `best`; empty where the recipe names its experts.
+        epochs: Passes over the texts; 0 without an encoder.
+        members: Number of members.
+        seconds: Estimated seconds from now to the end.
         lines: The decision and its reasons.
     """
 
@@ -125,8 +125,8 @@ def choose(situation: Situation, speed: Speed | str, wish: Wish) -> Choice:
 
     Args:
         situation: Data, machine and time.
-        speed: What was measured; or why nothing could be.
-        wish: What the recipe fixes: it wins.
+        speed: The measured speed, or why none could be measured.
+        wish: The settings that the recipe fixes.
     """
     lines = [_describe(situation)]
     if isinstance(speed, str):
@@ -153,14 +153,14 @@ def choose(situation: Situation, speed: Speed | str, wish: Wish) -> Choice:
 
 
 def _allowance(situation: Situation, wish: Wish) -> float:
-    """Seconds that estimates may add up to."""
+    """Return the seconds that estimates may add up to."""
     if situation.budget is not None:
         return (situation.budget - situation.spent) / MARGIN
     return math.inf if situation.gpu or wish.experts else PATIENCE
 
 
 def _members(speed: Speed, wish: Wish, situation: Situation, seconds: float) -> int:
-    """Three only where a budget has room for all of their epochs."""
+    """Return three members only where the budget has room for all of their epochs."""
     epochs = wish.epochs or wish.ceiling
     roomy = situation.budget is not None and speed.total(MEMBERS, epochs) <= seconds
     return MEMBERS if roomy else 1

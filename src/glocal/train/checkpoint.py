@@ -1,10 +1,10 @@
-"""The state of a run on disk: enough to go on to the same result after a kill.
+"""The state of a run on disk: enough to resume to the same result after a kill.
 
 `OUT.run/` holds `checkpoint-STEP/` (weights, optimizer, random state in safetensors, the rest in
-JSON), `best.safetensors` and `train_log.jsonl`; where a run has several members, `members/` holds
-this of the one under way and what is kept of the finished ones. `plan.json` says what was decided
-about the run before it began. A checkpoint is written under another name and
-renamed; the one before it is removed only then. No pickle.
+JSON), `best.safetensors` and `train_log.jsonl`. In a run with several members, `members/` holds the
+same for the member in training, and the finished ones. `plan.json` holds the plan of the run. A
+checkpoint is written under another name and renamed; only then is the previous one removed. No
+pickle.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 
 @dataclass
 class RunState:
-    """Where a run stands, besides its tensors."""
+    """The position of a run, without its tensors."""
 
     fingerprint: str
     step: int = 0
@@ -47,16 +47,16 @@ class RunState:
     stale_evaluations: int = 0
     averaged: int = 0
     seconds: float = 0.0
-    scaler: dict[str, float] = field(default_factory=dict)  # of fp16's loss scaling
-    losses: list[float] = field(default_factory=list)  # of the steps since the last log line
+    scaler: dict[str, float] = field(default_factory=dict)  # state of fp16's loss scaling
+    losses: list[float] = field(default_factory=list)  # losses of the steps since the last log line
     evaluations: list[dict[str, Any]] = field(default_factory=list)
 
 
 class RunFolder:
-    """The folder that holds a run's state while it is under way.
+    """The folder that holds the state of an unfinished run.
 
     Args:
-        out: The model directory the run will write; the run's folder lies beside it.
+        out: The model directory the run will write; the run's folder is next to it.
     """
 
     def __init__(self, out: Path) -> None:
@@ -68,11 +68,11 @@ class RunFolder:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a run left something behind to go on with."""
+        """Whether the folder holds a run that can be resumed."""
         return self.latest() is not None or self.members_path.is_dir()
 
     def latest(self) -> Path | None:
-        """The newest complete checkpoint."""
+        """Return the newest complete checkpoint; None where there is none."""
         if not self.path.is_dir():
             return None
         found = [(int(m[1]), p) for p in self.path.iterdir() if (m := _NAME.fullmatch(p.name))]
@@ -90,11 +90,11 @@ class RunFolder:
         """Write a checkpoint, then remove the ones before it.
 
         Args:
-            state: Where the run stands.
-            system: Its weights.
-            optimizer: Its moments.
+            state: The position of the run.
+            system: The system, for its weights.
+            optimizer: The optimizer, for its moments.
             average: Averaged weights, if any.
-            random_states: Of every process, from `random_state`.
+            random_states: The `random_state` of every process.
         """
         final = self.path / f"checkpoint-{state.step}"
         with self._writing(), temporary_dir(final) as folder:
@@ -112,7 +112,7 @@ class RunFolder:
     def load(
         self, system: System, optimizer: torch.optim.Optimizer, *, fingerprint: str, rank: int = 0
     ) -> tuple[RunState, dict[str, Tensor]]:
-        """Put the newest checkpoint back; gives the run's state and the averaged weights."""
+        """Restore the newest checkpoint; return the run's state and the averaged weights."""
         latest = self.latest()
         assert latest is not None, "there is a checkpoint"
         try:
@@ -142,7 +142,7 @@ class RunFolder:
             file.write(to_bytes(_cpu(weights)))
 
     def load_best(self) -> dict[str, Tensor]:
-        """The weights of the best evaluation."""
+        """Return the weights of the best evaluation."""
         return dict(load_file(self.best_path))
 
     def log(self, entry: Mapping[str, Any]) -> None:
@@ -161,7 +161,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """A failure to write is reported with what can still be done."""
+        """Report a failure to write, and how the run can be continued."""
         try:
             yield
         except OSError as error:
@@ -173,7 +173,7 @@ class RunFolder:
             ) from error
 
     def clear(self) -> None:
-        """Make the folder, without anything of an earlier run but what was planned for this one."""
+        """Create the folder and empty it, except for the plan of this run."""
         self.path.mkdir(parents=True, exist_ok=True)
         for entry in self.path.iterdir():
             if entry.is_dir():
@@ -217,7 +217,7 @@ def _restore_optimizer(
 
 
 def random_state() -> dict[str, Tensor]:
-    """The state of this process's random generators."""
+    """Return the state of this process's random generators."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
@@ -231,6 +231,6 @@ def _restore_random(states: Mapping[str, Tensor]) -> None:
 
 
 def seed_everything(seed: int, rank: int) -> None:
-    """Seed what draws numbers during training; each process has its own dropout."""
+    """Seed every random generator used in training; each process has its own dropout."""
     torch.manual_seed(seed * 1000 + rank)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - third-party code may use the global generator

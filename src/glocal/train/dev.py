@@ -1,4 +1,4 @@
-"""Scores on dev: during a run, and the last ones, with the experts' weights and the calibration."""
+"""Scores on dev during a run; at its end the experts' weights and the calibration."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _DEV_K = 20  # labels per dev document looked at for metrics and weights
 # For the calibration, all labels of a sample of documents, or this many of the best:
 _MOST_LABELS, _FEWEST_SAMPLED = 50_000, 200
 _SAMPLED_PAIRS, _PAIRS_AT_A_TIME = 40_000_000, 4_000_000
-_BEST, _FEW_OUTSIDE = 5, 1e-3  # share of the best labels that may be outside those learnt from
-_FITS = 3  # at most
+_BEST, _FEW_OUTSIDE = 5, 1e-3  # share of the best labels that may be outside the pool
+_FITS = 3  # most fits
 _REPORTED = ("P@1", "P@3", "P@5", "nDCG@5")
 
 
@@ -127,7 +127,7 @@ class DevEvaluator:
         return metric_value(name, predictions, self.gold, counts=counts, n_train=n_train)
 
     def final(self) -> tuple[dict[str, Any], Calibration]:
-        """Scores and full report of the chosen model, its experts' weights fitted; calibration."""
+        """Fit the experts' weights and the calibration; return the scores and the calibration."""
         found = self.predictions(exact=True)
         if self.recipe.combine == "weights" and isinstance(self.system, ExpertRanker):
             best = self._combine(found)
@@ -160,12 +160,12 @@ class DevEvaluator:
         return pairs.fit()
 
     def _combine(self, found: Predictions) -> Predictions:
-        """Learn what each expert's word is worth; what they come to together, over all labels.
+        """Learn the experts' weights; return the combined predictions over all labels.
 
-        A single expert too gains by the frequency term, and is calibrated by its weight.
-        The frequency term also lifts rare labels that no expert put forward. Where these reach the
-        best, the labels to learn from were too few: it is learnt again with them.
-        Every process has the same predictions, and so learns the same.
+        A single expert also gains from the frequency term, and its weight calibrates it. The
+        frequency term also lifts rare labels that no expert proposed: where these reach the best,
+        weights are learned again with them in the pool. Every process has the same predictions, and
+        so learns the same weights.
         """
         proposed = [alone.indices for alone in found.experts.values()] or [found.indices]
         ranked = found
@@ -189,7 +189,7 @@ class DevEvaluator:
 
 
 def _share_outside(labels: NDArray[np.int64], pooled: NDArray[np.int64]) -> float:
-    """How many of the labels of each document (n, k) are not among its pooled ones (n, m)."""
+    """Return the share of labels (n, k) that are not among the document's pooled ones (n, m)."""
     span = int(max(labels.max(initial=0), pooled.max(initial=0))) + 1
     places = np.arange(len(labels))[:, None] * span
     there = labels >= 0

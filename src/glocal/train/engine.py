@@ -36,14 +36,14 @@ class Engine:
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
             raise ConfigError(f"the device must be auto, cpu, cuda or cuda:N, not '{device}'")
         if device.startswith("cuda") and not torch.cuda.is_available():
-            raise ConfigError(f"the device {device} was asked for, but PyTorch sees no GPU")
+            raise ConfigError(f"the device is {device}, but PyTorch sees no GPU; use cpu or auto")
         if device.startswith("cuda:"):
             torch.cuda.set_device(torch.device(device))
         on_cpu = device == "cpu" or not torch.cuda.is_available()
         self.precision = self._choose_precision(precision, on_cpu=on_cpu)
         mixed = {"fp32": "no"}.get(self.precision, self.precision)
-        # Some encoders have weights that go unused here (XLNet's mask embedding), which several
-        # processes would wait for in vain; buffers are constant.
+        # Some encoders have weights that are not used here (XLNet's mask embedding); several
+        # processes would wait for their gradients for ever. Buffers are constant.
         ddp = DistributedDataParallelKwargs(broadcast_buffers=False, find_unused_parameters=True)
         # accelerate keeps one state per Python process, which an earlier run of another precision
         # or device has set; the processes of a distributed run stay connected.
@@ -65,21 +65,21 @@ class Engine:
 
     @property
     def compute_dtype(self) -> torch.dtype | None:
-        """What an encoder may be run in throughout; `None` where its weights' own type is best."""
+        """The type an encoder can be run in throughout; None to use the type of its weights."""
         on_gpu = self.device.type == "cuda"
         return torch.bfloat16 if on_gpu and self.precision == "bf16" else None
 
     def wrap(
         self, system: nn.Module, optimizer: torch.optim.Optimizer
     ) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """Move to the device and make data-parallel where there are several processes."""
+        """Move to the device, and make data-parallel where there are several processes."""
         wrapped: tuple[nn.Module, torch.optim.Optimizer] = self.accelerator.prepare(
             system, optimizer
         )
         return wrapped
 
     def autocast(self) -> contextlib.AbstractContextManager[None]:
-        """Mixed precision, as chosen."""
+        """Return a context with the chosen mixed precision."""
         context: contextlib.AbstractContextManager[None] = self.accelerator.autocast()
         return context
 
@@ -90,7 +90,7 @@ class Engine:
             yield
 
     def backward(self, loss: Tensor) -> None:
-        """Gradients, scaled where fp16 needs it."""
+        """Compute gradients, scaled where fp16 needs it."""
         self.accelerator.backward(loss)
 
     def clip(
@@ -99,13 +99,13 @@ class Engine:
         max_norm: float,
         optimizer: torch.optim.Optimizer,
     ) -> Tensor:
-        """Scale the gradients down to a norm; where it is not finite, have the step left out.
+        """Clip the gradients to a norm; where it is not finite, make the optimizer skip the step.
 
-        One overflow in a backward pass would otherwise ruin all weights. The optimizer is told on
-        the device, so that nothing waits for it; with fp16 the loss scaling does the same.
+        One overflow in a backward pass would otherwise ruin all weights. The flag stays on the
+        device, so that nothing waits for it; with fp16 the loss scaling does the same.
 
         Returns:
-            Whether the step is left out, as a number on the device.
+            1 where the step is skipped, else 0, as a tensor on the device.
         """
         norm = self.accelerator.clip_grad_norm_(parameters, max_norm or math.inf)
         if self.accelerator.scaler is not None:
@@ -116,32 +116,32 @@ class Engine:
         return unusable
 
     def scaler_state(self) -> dict[str, float]:
-        """What fp16's loss scaling has found out so far; empty in other precisions."""
+        """Return the state of fp16's loss scaling; empty in other precisions."""
         scaler = self.accelerator.scaler
         return {} if scaler is None else dict(scaler.state_dict())
 
     def restore_scaler(self, state: dict[str, float]) -> None:
-        """Put the loss scaling of a resumed run back."""
+        """Restore the loss scaling of a resumed run."""
         if self.accelerator.scaler is not None and state:
             self.accelerator.scaler.load_state_dict(state)
 
     def gather(self, items: list[Any]) -> list[Any]:
-        """Every process's items, in the order of the processes."""
+        """Return the items of all processes, in the order of the processes."""
         return list(gather_object(items)) if self.world > 1 else items
 
     def mean(self, value: float) -> float:
-        """The mean over processes."""
+        """Return the mean over processes."""
         if self.world == 1:
             return value
         reduced: Tensor = self.accelerator.reduce(torch.tensor(value, device=self.device), "mean")
         return float(reduced)
 
     def wait(self) -> None:
-        """Until every process is here."""
+        """Wait until every process is here."""
         self.accelerator.wait_for_everyone()
 
     def describe(self) -> str:
-        """One line: device, precision, processes, threads."""
+        """Return one line: device, precision, processes, threads."""
         if self.device.type == "cuda":
             place = torch.cuda.get_device_name(self.device)
         else:

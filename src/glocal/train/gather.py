@@ -1,7 +1,7 @@
-"""What a run needs before an encoder is trained, and what its members share.
+"""The inputs of a run, which its members share: labels, companions and their features.
 
 The label space, the companions fitted on the raw texts (a teacher, the sparse model), and the
-features these give for every text.
+features they give for every text.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _MESSAGE_SECONDS = 10.0  # between two messages
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What a run is made from, besides its recipe.
+    """Everything a run needs in addition to its recipe.
 
     Attributes:
         train: The training texts.
         dev: Texts to choose weights on.
         labels: The label space.
-        vectors: Of words, where the recipe reads these.
-        companions: Models of raw texts, fitted.
+        vectors: Word vectors, where the recipe reads them.
+        companions: The fitted models of raw texts.
         train_features: Companions' features of the training texts.
         dev_features: Companions' features of dev.
         label_texts: Names and descriptions of the labels, where the recipe uses them.
@@ -61,7 +61,7 @@ class RunInputs:
 
 
 def build_label_space(recipe: Recipe, train: Corpus, table: LabelTable | None) -> LabelSpace:
-    """The labels a recipe's model knows."""
+    """Return the labels that a recipe's model knows."""
     config = recipe.labels
     return LabelSpace.build(
         train, table=table, min_count=config.min_count, score_unseen=config.score_unseen
@@ -78,7 +78,7 @@ def gather_inputs(
     listener: TrainListener,
     watch: StagedProgress | None = None,
 ) -> RunInputs:
-    """Fit what is fitted on raw texts, and look at all texts with it.
+    """Fit the companions on the raw texts, and compute their features of all texts.
 
     Args:
         recipe: The settings.
@@ -86,8 +86,8 @@ def gather_inputs(
         dev: Texts to choose weights on.
         table: Names, descriptions and parents of labels.
         engine: Where the run computes.
-        listener: Is told what happens.
-        watch: Also receives the progress of the sparse model's fit.
+        listener: Receives messages.
+        watch: Also receives the progress of the companions' fit.
     """
     labels = build_label_space(recipe, train, table)
     problems = data_problems(recipe, DataFacts(len(train), len(labels), engine.world))

@@ -2,7 +2,7 @@
 
 A small encoder's step is hundreds of short kernels, and launching them one by one from Python takes
 longer than computing them. A recorded forward and backward pass is launched as one. Used on one GPU
-without gradient accumulation; a shape is recorded when it is met for the second time, and rare
+without gradient accumulation; a shape is recorded when it occurs for the second time, and rare
 shapes run as usual.
 """
 
@@ -39,9 +39,9 @@ class StepGraphs:
     """Forward and backward passes of a system, by batch shape.
 
     Args:
-        system: On a CUDA device.
-        dtype: Of autocast; `None` for fp32.
-        row_updates: Pauses while a step is recorded.
+        system: The system, on a CUDA device.
+        dtype: Type used by autocast; None for fp32.
+        row_updates: Updates of label rows, which pause while a step is recorded.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class StepGraphs:
         self.failed = False
 
     def step(self, batch: Batch, position: TrainingPosition) -> Tensor | None:
-        """The loss, with gradients in place; `None` when this shape is not recorded.
+        """Return the loss, with gradients in place; None when this shape is not recorded.
 
         Args:
-            batch: On the CPU in pinned memory, or on the device.
-            position: Where the run stands.
+            batch: The batch, on the CPU in pinned memory or on the device.
+            position: The position of the run.
         """
         if self.failed or not self.system.supports_cuda_graphs:
             return None

@@ -1,4 +1,4 @@
-"""How a run tells what it is doing; the command line draws its progress bar from this."""
+"""The events of a run, from which the command line draws its progress bar."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ __all__ = ["TrainListener"]
 
 
 class TrainListener:
-    """Does nothing; subclasses show what they want to."""
+    """Receives the events of a run and ignores them; subclasses override what they show."""
 
     def on_start(self, info: Mapping[str, Any]) -> None:
-        """Before the first step: step, steps, epochs, documents, labels, device."""
+        """Called before the first step: step, steps, epochs, documents, labels, device."""
 
     def on_step(self, info: Mapping[str, Any]) -> None:
-        """Now and then: step, steps, epoch, loss, docs_per_second, seconds_left."""
+        """Called every few steps: step, steps, epoch, loss, docs_per_second, seconds_left."""
 
     def on_evaluation(self, info: Mapping[str, Any]) -> None:
         """Called after an evaluation on dev: step, epoch, scores, experts (their scores), best."""
 
     def on_message(self, text: str) -> None:
-        """Something worth a line."""
+        """Called with one line for the user."""
 
     def on_end(self, info: Mapping[str, Any]) -> None:
-        """After the model is saved: path, seconds."""
+        """Called after the model is saved: path, seconds, metrics."""

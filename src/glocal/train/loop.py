@@ -1,9 +1,9 @@
 """The training loop: one for every system.
 
-- a step's documents are dealt out to processes and accumulation parts;
-- evaluation on dev decides the best weights and when to stop; averaged weights compete too;
+- a step's documents are split over processes and accumulation parts;
+- evaluation on dev selects the best weights and stops early; averaged weights compete too;
 - batches are prepared by a thread while the device computes;
-- a checkpoint at the end of every epoch, at Ctrl-C, and in between if asked.
+- a checkpoint is written at the end of every epoch, at Ctrl-C, and more often if asked.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Loop:
     """One run over its steps.
 
     Args:
-        system: On the CPU; it is moved to the engine's device.
-        optimizer: Over its parameters.
+        system: The system, on the CPU; it is moved to the engine's device.
+        optimizer: The optimizer of its parameters.
         data: The training documents.
         config: The run's settings.
-        engine: Where it computes.
-        folder: Where its state is kept.
-        state: Where it stands; a new one, or a restored one.
-        evaluate: Computes scores on dev; `None` without dev.
-        listener: Is told what happens.
+        engine: Where the run computes.
+        folder: Holds the state of the run.
+        state: The position of the run, new or restored.
+        evaluate: Computes scores on dev; None without dev.
+        listener: Receives progress events.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Loop:
         self.system = system
         self.model, self.optimizer = engine.wrap(system, optimizer)
         self.average: dict[str, Tensor] = {}
-        self.losses: list[Tensor] = []  # of the steps since the last log line
+        self.losses: list[Tensor] = []  # losses of the steps since the last log line
         self.steps_per_epoch = len(self._epoch(0))
         self.steps = self.steps_per_epoch * config.epochs
         self.trained = [p for p in system.parameters() if p.requires_grad]
@@ -88,7 +88,7 @@ class Loop:
         self.graphs = None
         if recorded:
             self.graphs = StepGraphs(system, dtypes[engine.precision], self.row_updates)
-        # Few shapes on a GPU, so that kernels and graphs are used again; no waste on a CPU.
+        # Few shapes on a GPU, so that kernels and graphs are reused; no padding waste on a CPU.
         self.multiple = 64 if engine.device.type == "cuda" else 1
 
     # --- the run ------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Loop:
             )
 
     def _step(self, batches: Iterator[Batch]) -> tuple[Tensor, int]:
-        """One optimizer step, in as many parts as the recipe says."""
+        """Take one optimizer step; return its loss and number of documents."""
         position = TrainingPosition(self.state.step, self.steps, self.config.seed)
         total, count = torch.zeros((), device=self.engine.device), 0
         set_rates(self.optimizer, schedule_factor(self.config, self.state.step, self.steps))
@@ -136,14 +136,14 @@ class Loop:
             batch = next(batches)
             total += self._pass(batch, position, last=part == self.config.accumulation - 1)
             count += len(batch)
-        left_out = self.engine.clip(self.trained, self.config.clip_norm, self.optimizer)
-        total = torch.where(left_out > 0, torch.nan, total)  # which the log leaves out as well
+        skipped = self.engine.clip(self.trained, self.config.clip_norm, self.optimizer)
+        total = torch.where(skipped > 0, torch.nan, total)  # the log skips it too
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return total, count * self.engine.world
 
     def _pass(self, batch: Batch, position: TrainingPosition, *, last: bool) -> Tensor:
-        """Forward and backward, replayed where the shape is recorded."""
+        """Run forward and backward, replayed where the shape is recorded."""
         if self.graphs is not None:
             replayed = self.graphs.step(batch, position)
             if replayed is not None:
@@ -168,7 +168,7 @@ class Loop:
         )
 
     def _batches(self, first_step: int) -> Iterator[Batch]:
-        """This process's parts of every step from the first one on."""
+        """Yield this process's parts of every step, from a step on."""
         for epoch in range(first_step // self.steps_per_epoch, self.config.epochs):
             skip = max(0, first_step - epoch * self.steps_per_epoch)
             for positions in self._epoch(epoch)[skip:]:
@@ -176,7 +176,7 @@ class Loop:
                     yield self._collate(positions, part * self.engine.world + self.engine.rank)
 
     def every_document(self) -> Iterator[Batch]:
-        """All training documents once, on the device, in batches of like length."""
+        """Yield all training documents once, on the device, in batches of similar length."""
         for positions in prediction_batches(self.data.tokens.lengths, self.config.batch_size):
             yield self.data(positions).to(self.engine.device)
 
@@ -197,7 +197,7 @@ class Loop:
         return patience > 0 and self.state.stale_evaluations >= patience
 
     def _check_finite(self, *, loss: float | None = None) -> None:
-        """Stop before anything worthless is evaluated, saved or reported."""
+        """Refuse to evaluate, save or report weights or a loss that are not finite."""
         if loss is None:
             finite = torch.stack([p.detach().isfinite().all() for p in self.trained]).all()
             found = "" if bool(finite) else "some weights were no longer finite"
@@ -217,12 +217,12 @@ class Loop:
         state = self.state
         losses = torch.stack(self.losses)
         loss = self.engine.mean(float(losses.nanmean()))
-        left_out = int(losses.isnan().sum())
+        skipped = int(losses.isnan().sum())
         self.losses = []
         self._check_finite(loss=loss)
-        if left_out:
+        if skipped:
             self.listener.on_message(
-                f"{left_out} of the last {len(losses)} steps left out: gradients were not finite"
+                f"{skipped} of the last {len(losses)} steps skipped: gradients were not finite"
             )
         left = state.seconds / max(1, state.step) * (self.steps - state.step)
         info = {
@@ -238,7 +238,7 @@ class Loop:
             self.folder.log({k: info[k] for k in ("step", "epoch", "loss", "docs_per_second")})
 
     def _update_average(self) -> None:
-        """A running mean of the weights over the last part of the run."""
+        """Update the running mean of the weights over the last part of the run."""
         start = self.steps - round(self.config.averaging * self.steps)
         if not self.config.averaging or self.state.step <= start:
             return
@@ -292,7 +292,7 @@ class Loop:
         self.engine.wait()
 
     def _interrupted(self) -> bool:
-        """Whether any process was asked to stop; asked of all only now and then."""
+        """Whether any process was asked to stop; processes ask each other every few steps."""
         if self.engine.world == 1:
             return self.stop.requested
         return self.state.step % 10 == 0 and any(self.engine.gather([self.stop.requested]))
@@ -306,7 +306,7 @@ class Loop:
         )
 
     def final_weights(self) -> dict[str, Tensor]:
-        """The best on dev, else the averaged ones, else the last."""
+        """Return the best weights on dev, else the averaged ones, else the last."""
         if self.evaluate is not None and self.folder.best_path.is_file():
             return self.folder.load_best()
         with _Swapped(self.system, self.average):
@@ -314,7 +314,7 @@ class Loop:
 
 
 class _Swapped:
-    """Other weights in place of a system's own, for the length of a block."""
+    """Replaces a system's weights with others inside a `with` block."""
 
     def __init__(self, system: System, weights: dict[str, Tensor]) -> None:
         self.parameters = dict(system.named_parameters())

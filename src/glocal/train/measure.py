@@ -1,7 +1,7 @@
-"""How fast a recipe trains here: a few real steps on a few of the texts, extrapolated.
+"""The speed of training on this machine, extrapolated from a few real steps on some texts.
 
-A step takes `fixed + per_token · tokens` seconds: `fixed` holds what does not grow with the batch
-(the optimizer, gradients of the label vectors), so that small batches suffice on a CPU.
+A step takes `fixed + per_token · tokens` seconds: `fixed` is the part that does not grow with
+the batch (the optimizer, gradients of the label vectors), so small batches are enough on a CPU.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from glocal.train.single import build
 
 __all__ = ["measure"]
 
-_SAMPLE = 512  # texts that stand for all
-# Texts; on a GPU, a quarter of the recipe's batch and all of it.
+_SAMPLE = 512  # texts in the sample
+# Texts of the two timed batches; on a GPU, a quarter of the recipe's batch and all of it.
 _CPU_BATCHES = (2, 8)
 _REPEATS = {"cpu": 1, "cuda": 5}
 _LONGEST = 10.0  # seconds for one step
@@ -36,13 +36,13 @@ _LONGEST = 10.0  # seconds for one step
 def measure(
     recipe: ResolvedRecipe, inputs: RunInputs, engine: Engine, folder: RunFolder
 ) -> Speed | str:
-    """Time a few steps and the writing of weights; or say why they cannot be taken.
+    """Time a few steps and the writing of weights; return the reason where it fails.
 
     Args:
-        recipe: With an encoder; its experts are settled.
-        inputs: The texts, and what was fitted on them.
-        engine: Where it would be trained.
-        folder: Where its checkpoints would go.
+        recipe: A recipe with an encoder.
+        inputs: Texts, labels and companions.
+        engine: Where the run computes.
+        folder: Where its checkpoints would be written.
     """
     started = time.monotonic()
     try:
@@ -81,7 +81,7 @@ class _Trial:
         self.optimizer = build_optimizer(system, self.config, engine.device)
 
     def speed(self, built: float, folder: RunFolder) -> Speed:
-        """The measured seconds, for all texts."""
+        """Return the measured seconds, extrapolated to all texts."""
         inputs, config, world = self.inputs, self.config, self.engine.world
         fixed, per_token = self._step_costs()
         texts, dev = len(inputs.train), 0 if inputs.dev is None else len(inputs.dev)
@@ -110,14 +110,14 @@ class _Trial:
         step(small)  # the first one allocates and warms up
         few, many = _n_tokens(small), _n_tokens(large)
         short = self._time(step, small)
-        # A machine this slow is known well enough: at worst its steps are thought too long.
+        # On a machine this slow one step is enough: at worst the estimate is too long.
         slow = short * many / few > _LONGEST
         costs = (0.0, short / few) if slow else _line(few, short, many, self._time(step, large))
         self.system.encoder.compute_dtype = None
         return costs
 
     def _predicting(self) -> float:
-        """Seconds a text, for the best labels of the combination and of every expert."""
+        """Return the seconds per text to predict with the combination and with every expert."""
         self.system.eval()
         batch = self._batch(self._sizes()[1])
 
@@ -129,7 +129,7 @@ class _Trial:
         return self._time(predict, batch) / len(batch)
 
     def _saving(self, folder: RunFolder) -> float:
-        """Seconds for a checkpoint (weights and two moments), and for the best weights on dev."""
+        """Return the seconds to write a checkpoint (weights, two moments) and the best weights."""
         trial = RunFolder(folder.path / f"trial-{self.engine.rank}")
         started = time.monotonic()
         trial.save_best(self.system.state_dict())
@@ -143,7 +143,7 @@ class _Trial:
         return max(1, min(wanted[0], most // 2)), max(1, min(wanted[1], most))
 
     def _batch(self, size: int) -> Batch:
-        """Texts around the length that half of all tokens are in texts of at most."""
+        """Return a batch of texts of typical length: half of all tokens are in shorter texts."""
         order = np.argsort(self.lengths, kind="stable")
         within = np.cumsum(self.lengths[order])
         middle = int(np.searchsorted(within, within[-1] / 2))
@@ -165,12 +165,12 @@ class _Trial:
 
 
 def _n_tokens(batch: Batch) -> int:
-    """Of a batch, padding and further chunks of long documents included."""
+    """Count the tokens of a batch, with padding and further chunks of long documents."""
     return batch.input_ids.numel() + (0 if batch.tail is None else batch.tail.places.numel())
 
 
 def _line(few: int, short: float, many: int, long: float) -> tuple[float, float]:
-    """Fixed seconds, and seconds a token, through two steps; neither below zero."""
+    """Return fixed seconds and seconds per token from two steps; neither is below zero."""
     slope = max(0.0, (long - short) / max(1, many - few))
     fixed = long - slope * many
     return (fixed, slope) if fixed >= 0 else (0.0, long / many)

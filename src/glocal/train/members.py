@@ -1,9 +1,9 @@
-"""A model of several members: trained one after the other from different seeds, kept as one.
+"""A model of several members: trained one after another from different seeds, stored as one.
 
-- the label space, the sparse model, the teacher and the tokens are made once for all of them;
-- a finished member stays in `OUT.run/members/NUMBER`, the one under way has its checkpoints beside
-  it: a run that was killed goes on where it was and repeats no member;
-- the experts' weights and the calibration are learnt on dev from the members' mean log-odds.
+- the label space, the companions and the tokens are made once for all members;
+- a finished member stays in `OUT.run/members/NUMBER`, the one in training has its checkpoints next
+  to it: a run that was killed resumes where it was and trains no member twice;
+- the experts' weights and the calibration are learned on dev from the members' mean log-odds.
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ def train_members(
     listener: TrainListener,
     resume: bool,
 ) -> StoredModel:
-    """Train every member that is not finished yet, and put them together.
+    """Train every member that is not finished yet, and join them into one model.
 
     Args:
-        recipe: With `train.members` above 1.
-        inputs: What the members share.
-        folder: Of the whole run.
+        recipe: A recipe with `train.members` above 1.
+        inputs: Texts, labels and companions, which the members share.
+        folder: The folder of the whole run.
         device: Where to compute.
-        listener: Is told what happens, each time with the member's number.
-        resume: Go on with what the folder holds.
+        listener: Receives progress events with the member's number.
+        resume: Whether to continue the run in the folder.
     """
     count = recipe.train.members
     members, states = [], []
     for number in range(count):
-        told = _Numbered(listener, number + 1, count)
-        # A new engine each time: nothing of the member before, such as fp16's scale, lives on.
+        numbered = _Numbered(listener, number + 1, count)
+        # A new engine each time: nothing of the previous member, such as fp16's scale, is kept.
         engine = Engine(device, recipe.train.precision)
-        run = set_up(recipe.member(number), inputs, engine, told)
+        run = set_up(recipe.member(number), inputs, engine, numbered)
         system, kept = run.system, _Kept(folder.members_path / str(number))
         state = kept.read_state(run.fingerprint)
         if state is None:
-            state = _train_member(run, kept, listener=told, resume=resume)
-            # Built anew: what training has wrapped and recorded goes.
+            state = _train_member(run, kept, listener=numbered, resume=resume)
+            # Built again, without what training has wrapped and recorded.
             system, _ = build(run.recipe, inputs, engine)
         else:
-            told.on_message(f"member {number + 1} of {count} is finished already")
+            numbered.on_message(f"member {number + 1} of {count} is finished already")
         kept.load_weights(system)
         members.append(system)
         states.append(state)
@@ -107,10 +107,10 @@ class _Kept:
             replace_dir(folder, self.path)
 
     def read_state(self, fingerprint: str) -> RunState | None:
-        """Where the member ended; None where there is none.
+        """Return the final state of the member; None where it is not finished.
 
         Raises:
-            TrainingError: When it was of another run, or cannot be read.
+            TrainingError: It belongs to another run, or cannot be read.
         """
         if not self.path.is_dir():
             return None
@@ -143,7 +143,7 @@ class _Kept:
 def _measure(
     ensemble: MixtureEnsemble, run: SingleRun, inputs: RunInputs, states: list[RunState]
 ) -> tuple[dict[str, Any], Calibration]:
-    """Scores of all members together, their experts' weights fitted; what each one had reached."""
+    """Fit the experts' weights of all members together; return scores and calibration."""
     evaluator = None
     if run.evaluator is not None:
         evaluator = DevEvaluator(
@@ -164,7 +164,7 @@ def _measure(
 
 
 def _join_logs(folder: RunFolder, count: int) -> None:
-    """The members' logs as one, every line with its member's number."""
+    """Join the members' logs into one, each line with its member's number."""
     with atomic_write(folder.log_path) as file:
         for number in range(count):
             path = folder.members_path / str(number) / "train_log.jsonl"
@@ -173,7 +173,7 @@ def _join_logs(folder: RunFolder, count: int) -> None:
 
 
 class _Numbered(TrainListener):
-    """Passes everything on, with the member's number."""
+    """Passes events on with the member's number."""
 
     def __init__(self, listener: TrainListener, number: int, count: int) -> None:
         self.listener, self.title = listener, f"member {number} of {count}"

@@ -15,7 +15,7 @@ __all__ = ["build_optimizer", "schedule_factor", "set_rates"]
 
 
 def build_optimizer(system: System, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
-    """AdamW over the system's groups; weight decay on the encoder's matrices only."""
+    """Return AdamW over the system's groups; only the encoder's matrices have weight decay."""
     groups: list[dict[str, Any]] = []
     for name, parameters in system.parameter_groups().items():
         trained = [p for p in parameters if p.requires_grad]
@@ -38,13 +38,13 @@ def _check_complete(system: nn.Module, groups: list[dict[str, Any]]) -> None:
 
 
 def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Each group's rate: its own, times the schedule's factor."""
+    """Set the rate of each group to its own rate times the schedule's factor."""
     for group in optimizer.param_groups:
         group["lr"] = group["base_rate"] * factor
 
 
 def schedule_factor(config: TrainConfig, step: int, steps: int) -> float:
-    """The schedule's factor at a step, counted from 0.
+    """Return the schedule's factor at a step, counted from 0.
 
     `linear` is the slanted triangle of APLC-XLNet's Eq. 15: straight up during the warm-up, which
     may be empty, and straight down to zero after it.

@@ -1,10 +1,10 @@
-"""What a recipe leaves open, decided after its texts are read and before its encoder is trained.
+"""The plan of a run: open settings are decided after companions are fitted, before training.
 
-- open are `experts = ["auto"]`, `train.epochs = 0`, `train.members = 0`, as in the preset `auto`;
-  a `train.budget` makes the epochs of any recipe a ceiling. Whatever else a recipe says stays;
-- the sparse expert and the teacher are fitted by then, so that their time is known; what an encoder
-  takes is measured (`measure`), and the decision is made elsewhere (`budget`);
-- the decision lies in `OUT.run/plan.json`: a resumed run keeps to it.
+- open settings are `experts = ["auto"]`, `train.epochs = 0` and `train.members = 0`, as in the
+  preset `auto`; with a `train.budget` the epochs of any recipe are a maximum;
+- by then the time of the companions is known; the time of an encoder is measured (`measure`), and
+  `budget` makes the decision;
+- the plan is stored in `OUT.run/plan.json`: a resumed run follows it.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from glocal.train.measure import measure
 __all__ = ["Plan", "decide"]
 
 _COUNTED = 2000  # texts whose words are counted
-_TRIAL_SECONDS = 20.0  # what trying an encoder may take on a CPU, and so the least left for it
+_TRIAL_SECONDS = 20.0  # longest trial of an encoder on a CPU; with less time left none is made
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A recipe with nothing left open, and how that came about.
+    """A resolved recipe and the reasons for it.
 
     Attributes:
         recipe: The settings.
-        lines: What was chosen and why; empty where nothing was open.
-        budget: Seconds the run may take; None for any.
-        estimate: Seconds the whole run was thought to take.
+        lines: The decision and its reasons; empty where nothing was open.
+        budget: Seconds the run may take; None for no limit.
+        estimate: Estimated seconds of the whole run.
     """
 
     recipe: ResolvedRecipe
@@ -58,7 +58,7 @@ class Plan:
     estimate: float = 0.0
 
     def outcome(self, seconds: float, listener: TrainListener) -> dict[str, Any]:
-        """What is stored about the plan; a run that took too long is told so."""
+        """Return the plan as stored with the model; warn where the run exceeded its budget."""
         if not self.lines:
             return {}
         if self.budget is not None and seconds > self.budget:
@@ -159,7 +159,7 @@ def _situation(inputs: RunInputs, engine: Engine, budget: float | None, spent: f
 
 
 def _words(train: Corpus) -> tuple[int, int]:
-    """The median, and what 95 in 100 texts stay below."""
+    """Return the median and the 95th percentile of the words in a text."""
     order = np.random.default_rng(0).permutation(len(train))[:_COUNTED]
     counts = [len(text.split()) for text in train.take(np.sort(order)).texts()]
     median, most = np.percentile(counts, [50, 95])
@@ -175,7 +175,7 @@ def _memory() -> str:
 
 
 def _read(folder: RunFolder, checked: CheckedRecipe) -> Plan | None:
-    """What was decided for this very recipe before it was interrupted."""
+    """Return the plan of an interrupted run of the same recipe; None where there is none."""
     if not folder.plan_path.is_file():
         return None
     try:

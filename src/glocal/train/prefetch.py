@@ -16,7 +16,7 @@ __all__ = ["Prefetch"]
 
 
 class Prefetch:
-    """Batches prepared by a thread, in pinned memory where a GPU fetches them from it."""
+    """Yields batches that a thread prepares, in pinned memory where a GPU reads them."""
 
     def __init__(self, batches: Iterator[Batch], device: torch.device, depth: int = 4) -> None:
         self.batches, self.pinned = batches, device.type == "cuda"
@@ -31,7 +31,7 @@ class Prefetch:
                 if self.closed.is_set():
                     return
             self._put(StopIteration())
-        except BaseException as error:  # handed over to the loop, which raises it
+        except BaseException as error:  # passed to the loop, which raises it
             self._put(error)
 
     def _put(self, item: Any) -> None:

@@ -1,9 +1,10 @@
 """From a recipe and a corpus to a model directory.
 
-Labels, companions (`gather`) → what the recipe leaves open (`planning`) → system, loop, best
-weights, once (`single`) or for several members (`members`) → experts' weights, calibration → saved.
-Everything random follows the recipe's seed; an interrupted run goes on with `resume` to the same
-result.
+    check the recipe → labels, companions (`gather`) → resolve the recipe (`planning`)
+    → system, loop, best weights, once (`single`) or for each member (`members`)
+    → experts' weights, calibration → model directory
+
+Everything random depends on the recipe's seed; an interrupted run resumes to the same result.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ def fit(
     Args:
         recipe: The settings.
         train: Texts with labels.
-        out: The model directory to write; the run's state lies in `OUT.run` meanwhile.
-        dev: Decides the best weights, early stopping and the calibration.
+        out: The model directory to write; until then the run's state is in `OUT.run`.
+        dev: Texts that select the best weights, early stopping and the calibration.
         label_table: Names, descriptions and parents of labels.
-        resume: Go on with an unfinished run.
+        resume: Continue an unfinished run.
         overwrite: Replace an existing model or unfinished run.
         device: `auto`, `cpu` or `cuda`.
-        listener: Is told what happens.
+        listener: Receives progress events.
     """
     started = time.monotonic()
     target = Path(out)
@@ -128,7 +129,7 @@ def _train_alone(
 
 
 def _check_kind(folder: RunFolder, *, members: int) -> None:
-    """Refuse to go on with a run of one system as one of several members, and the reverse."""
+    """Refuse to resume a run of one model as one of several members, and the reverse."""
     if folder.members_path.is_dir() if members == 1 else folder.latest() is not None:
         raise TrainingError(
             f"the unfinished run in {folder.path} had another number of members (train.members), "

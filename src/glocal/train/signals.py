@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to stop after the step."""
+"""Ctrl-C and SIGTERM as a request to stop after the current step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["StopSignals"]
 
 
 class StopSignals:
-    """Notes that the run should stop; a second signal stops it at once.
+    """Records the request to stop; a second signal stops the run at once.
 
     Args:
-        say: Is told when the first signal comes.
+        say: Receives a message at the first signal.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -33,7 +33,7 @@ class StopSignals:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        self.say("stopping after this step; once more stops at once")
+        self.say("Finishing this step; press Ctrl-C again to quit now")
 
     def __exit__(self, *exception: object) -> None:
         for number, handler in self.old.items():

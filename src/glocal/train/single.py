@@ -1,8 +1,8 @@
-"""One system, from what a run has gathered to its best weights.
+"""One system, from the inputs of a run to its best weights.
 
-    recipe + inputs → system, tokens, dev evaluation → loop → weights that are to be kept
+    recipe + inputs → system, tokens, dev evaluation → loop → best weights
 
-A run has one of these, or one for each member.
+A run trains one of these, or one for each member.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class SingleRun:
     """A system about to be trained, with its data.
 
     Attributes:
-        recipe: The settings, nothing in them left open.
-        system: With its first weights.
+        recipe: The settings.
+        system: The system with its initial weights.
         tokenizer: The encoder's tokenizer.
         data: The training texts.
         evaluator: Scores on dev; None without dev.
-        engine: Where it computes.
-        fingerprint: What must be the same for the run to be resumed.
+        engine: Where the run computes.
+        fingerprint: Identifies the run: it must be equal for the run to be resumed.
     """
 
     recipe: ResolvedRecipe
@@ -64,7 +64,7 @@ class SingleRun:
 def set_up(
     recipe: ResolvedRecipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
 ) -> SingleRun:
-    """Build a recipe's system, and the data it is trained and measured on."""
+    """Build a recipe's system, and the data it is trained and evaluated on."""
     labels = inputs.labels
     system, tokenizer = build(recipe, inputs, engine, listener)
 
@@ -94,7 +94,7 @@ def set_up(
 def build(
     recipe: ResolvedRecipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
 ) -> tuple[System, TextTokenizer]:
-    """A recipe's system with its first weights, and its tokenizer."""
+    """Return a recipe's system with its initial weights, and its tokenizer."""
     labels = inputs.labels
     statistics = LabelStatistics(
         labels.counts,
@@ -115,7 +115,7 @@ def build(
 def train_system(
     run: SingleRun, *, folder: RunFolder, listener: TrainListener, resume: bool
 ) -> RunState:
-    """Train, and leave the system with the weights that are to be kept; where the run ended."""
+    """Train the system and leave it with its best weights; return the final state."""
     if not any(p.requires_grad for p in run.system.parameters()):
         return RunState(run.fingerprint)
     loop = _prepare_loop(run, folder=folder, listener=listener, resume=resume)
@@ -126,7 +126,7 @@ def train_system(
 def final_metrics(
     evaluator: DevEvaluator | None, state: RunState
 ) -> tuple[dict[str, Any], Calibration]:
-    """What is stored about a run, with scores on dev; and the calibration fitted there."""
+    """Return the metrics stored with a model, and the calibration fitted on dev."""
     metrics: dict[str, Any] = {
         "steps": state.step,
         "best_step": state.best_step or state.step,
@@ -206,7 +206,7 @@ def _fingerprint(
     sets: Sequence[tuple[Corpus, Any]],
     companions: Companions,
 ) -> str:
-    """What must be the same for a run to be resumed: settings, processes, texts and labels."""
+    """Return a hash of all that a resumed run must share: settings, processes, texts, labels."""
     settings = [recipe_to_mapping(recipe), engine.world, engine.precision]
     settings += companions.fingerprints()
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
