@@ -2,8 +2,11 @@ import copy
 import pickle
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -94,9 +97,124 @@ def test_explain(fitted):
     assert tags[0].label_id in fitted.classes_
 
 
-def test_a_single_string_is_refused(fitted):
-    with pytest.raises(DataError, match="single text"):
-        fitted.predict("the red cat")
+def test_a_single_string_gives_a_single_result(fitted):
+    text = "the red cat"
+    assert fitted.predict(text, k=2) == fitted.predict([text], k=2)[0]
+    assert fitted.predict_topk(text, k=2).indices.shape == (1, 2)
+    assert fitted.predict_proba(text, k=2).shape == (1, len(fitted.classes_))
+
+
+@pytest.mark.parametrize(
+    "form", [list, tuple, np.array, pd.Series, iter, lambda texts: np.array(texts, dtype=object)]
+)
+def test_texts_in_any_sequence(fitted, form):
+    texts = ["the red cat", "a blue dog"]
+    assert fitted.predict(form(texts), k=2) == fitted.predict(texts, k=2)
+
+
+def test_no_texts_give_no_results(fitted):
+    assert fitted.predict([]) == []
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        ([None], r"X\[0\] is None of type NoneType; expected a string"),
+        (["a", float("nan")], r"X\[1\] is nan of type float"),
+        (pd.DataFrame({"text": ["a"], "year": [1]}), r"columns text, year.*X\[\"text\"\]"),
+        (7, "X is of type int"),
+        ({"a": 1}, "X is of type dict"),
+        (b"bytes", "single text"),
+    ],
+)
+def test_what_is_no_text_is_refused(fitted, X, words):
+    with pytest.raises(DataError, match=words):
+        fitted.predict(X)
+
+
+# --- k and threshold -------------------------------------------------------------------------
+
+
+def test_k_alone_gives_exactly_k_labels(fitted):
+    texts, _ = data(8, 1)
+    assert {len(row) for row in fitted.predict(texts, k=7)} == {7}
+
+
+def test_a_threshold_alone_gives_every_label_that_reaches_it(fitted, monkeypatch):
+    texts, _ = data(8, 1)
+    everything = fitted.predict_topk(texts, k=len(fitted.classes_))
+    monkeypatch.setattr("glocal.tagger._FIRST_WIDTH", 1)  # so that more must be asked for
+    for threshold in (0.0, float(np.median(everything.scores)), 0.3, 1.0):
+        found = fitted.predict(texts, threshold=threshold)
+        expected = everything.above(threshold)
+        assert found == [expected.label_ids(row) for row in range(len(texts))]
+
+
+def test_both_hold_where_both_are_given(fitted):
+    texts, _ = data(8, 1)
+    for row, best in zip(
+        fitted.predict(texts, k=3, threshold=0.3), fitted.predict_topk(texts, k=3), strict=True
+    ):
+        assert row == [tag.id for tag in best if tag.score >= 0.3]
+
+
+def test_the_taggers_own_hold_where_neither_is_given(fitted):
+    texts, _ = data(8, 1)
+    found = fitted.predict(texts, k=fitted.k, threshold=fitted.threshold)
+    assert fitted.predict(texts) == found
+
+
+# --- progress and threads --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verbose", "show", "terminal", "shown"),
+    [
+        (None, None, True, True),
+        (None, None, False, False),
+        (False, None, True, False),
+        (True, None, False, True),
+        (None, False, True, False),
+        (False, True, False, True),
+    ],
+)
+def test_progress_is_shown_on_a_terminal_or_as_asked(
+    fitted, monkeypatch, verbose, show, terminal, shown
+):
+    seen = []
+
+    @contextmanager
+    def bar(console, task, **_):
+        seen.append(console is not None)
+        yield lambda done, total: None
+
+    monkeypatch.setattr("glocal.tagger.progress_bar", bar)
+    monkeypatch.setattr("rich.console.Console.is_terminal", terminal)
+    fitted.set_params(verbose=verbose)
+    try:
+        fitted.predict(["a cat", "a dog"], batch_size=1, show_progress=show)
+    finally:
+        fitted.set_params(verbose=None)
+    assert seen == [shown]
+
+
+def test_fitting_shows_progress_when_asked(capfd):
+    tagger(verbose=False).fit(*data(16))
+    assert capfd.readouterr().err == ""
+    tagger(verbose=True).fit(*data(16), dev=data(4, 1))
+    assert "dev after step" in capfd.readouterr().err
+
+
+def test_threads_may_predict_at_the_same_time(fitted):
+    texts, _ = data(40, 2)
+    blocks = [texts[start : start + 4] for start in range(0, 40, 4)] * 3
+    expected = [fitted.predict_topk(block, k=3).scores for block in blocks]
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda block: fitted.predict_topk(block, k=3).scores, blocks))
+        explained = list(pool.map(lambda text: fitted.explain(text, k=1)[0].label_id, texts))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert explained == [labels[0] for labels in fitted.predict(texts, k=1)]
 
 
 def test_k_above_the_number_of_labels(fitted):
@@ -129,6 +247,37 @@ def test_a_sparse_matrix_is_left_as_it_was():
     stored = y.nnz
     tagger().fit(texts, y)
     assert y.nnz == stored
+
+
+@pytest.mark.parametrize("form", [set, tuple, frozenset, np.array, pd.Series])
+def test_labels_of_a_text_in_any_collection(form):
+    texts, labels = data(16)
+    found = tagger().fit(texts, [form(row) for row in labels])
+    assert list(found.classes_) == sorted({label for row in labels for label in row})
+
+
+def test_a_table_of_indicators_has_its_columns_as_labels():
+    texts, matrix = indicator()
+    names = [f"label {column}" for column in range(matrix.shape[1])]
+    model = tagger().fit(pd.Series(texts), pd.DataFrame(matrix, columns=names))
+    assert set(model.classes_) == set(names)
+
+
+def test_a_label_table_may_be_a_file(tmp_path):
+    (tmp_path / "labels.jsonl").write_text('{"id": "cat", "name": "the cat"}\n', encoding="utf-8")
+    model = tagger().fit(*data(16), label_table=tmp_path / "labels.jsonl")
+    assert "the cat" in model.predictor_.labels.names
+
+
+@pytest.mark.parametrize("dev", [["a text"], data(4)[0], "text"])
+def test_a_dev_set_without_labels_is_refused(dev):
+    with pytest.raises(DataError, match=r"expected a pair \(texts, labels\)|dev"):
+        tagger().fit(*data(8), dev=dev)
+
+
+def test_nothing_to_learn_from_is_refused():
+    with pytest.raises(DataError, match="X has no texts"):
+        tagger().fit([], [])
 
 
 def test_whole_numbers_come_back_as_such(tmp_path):
@@ -209,6 +358,17 @@ def test_set_params_rejects_unknown_names():
 def test_repr_shows_what_differs():
     assert repr(Tagger()) == "Tagger()"
     assert repr(Tagger("me-xml", k=3)) == "Tagger(recipe='me-xml', k=3)"
+
+
+def test_repr_of_a_loaded_tagger_is_one_line(fitted, tmp_path):
+    loaded = Tagger.load(fitted.save(tmp_path / "model"))
+    assert repr(loaded) == "Tagger(recipe=<glocalxml recipe>)"
+
+
+def test_settings_of_the_recipe_are_parameters():
+    model = Tagger(overrides={"train.epochs": 3}).set_params(overrides__train__seed=7)
+    assert model.overrides == {"train.epochs": 3, "train.seed": 7}
+    assert Tagger().set_params(**{"overrides__train.seed": 7}).overrides == {"train.seed": 7}
 
 
 # --- keeping ---------------------------------------------------------------------------------

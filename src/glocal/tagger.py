@@ -1,42 +1,33 @@
 """`Tagger`: train, predict, explain and save in a few lines, as a scikit-learn estimator.
 
-- follows scikit-learn's contract without needing scikit-learn: `__init__` only stores parameters,
-  `get_params`/`set_params`, fitted attributes end in `_`; works in `GridSearchCV` and pipelines;
-- `fit` takes texts with lists of labels, or with a binary indicator matrix (dense or sparse);
-- labels come back as the type they went in (strings, or whole numbers);
-- a model lives in a directory; without one of your choice, in a temporary one that goes with the
-  object. Copies and pickles of a fitted tagger carry its files along.
+- works in scikit-learn's `GridSearchCV` and pipelines, and does not need scikit-learn;
+- texts are a single string or any sequence of strings (list, array, Series);
+- labels are lists or sets for each text, or a binary indicator matrix (dense, sparse, DataFrame),
+  and come back as the type they went in (strings, or whole numbers);
+- a model lives in a directory, by default a temporary one that goes with the object; copies and
+  pickles carry its files along.
 """
 
 from __future__ import annotations
 
-import inspect
-import json
 import shutil
-import sys
-import tempfile
-import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glocal.config import Recipe, load_recipe, recipe_from_mapping, recipe_to_mapping
-from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
-from glocal.errors import (
-    ConfigError,
-    DataError,
-    GlocalError,
-    ModelError,
-    Remedy,
-    did_you_mean,
-)
+from glocal.data.atomic import replace_dir, temporary_dir
+from glocal.errors import ConfigError, DataError, ModelError, Remedy
+from glocal.estimator import Estimator, NotFittedError, merge_settings, raise_not_fitted
+from glocal.tagger_files import TemporaryHome, read_files, read_settings, write_settings
+from glocal.terminal import TrainingProgress, open_console, progress_bar
+from glocal.text_inputs import as_corpus, as_texts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from glocal.data.corpus import Corpus
     from glocal.predict.evaluation import EvaluationReport
     from glocal.predict.explain import TagExplanation
     from glocal.predict.predictor import Predictor
@@ -46,31 +37,34 @@ if TYPE_CHECKING:
 
 __all__ = ["NotFittedError", "Tagger"]
 
-SETTINGS_FILE = "tagger.json"
+_FIRST_WIDTH = 64  # labels asked for first where a threshold alone limits them
 
 
-class NotFittedError(GlocalError, ValueError, AttributeError):
-    """A tagger was asked for predictions before `fit` or `load`.
-
-    Where scikit-learn is in use, what is raised is also its own `NotFittedError`.
-    """
-
-
-class Tagger:
+class Tagger(Estimator):
     """Tags texts with labels.
 
     Args:
         recipe: A built-in recipe's name, a path to a TOML file, or a `Recipe`.
         overrides: Settings that differ from the recipe, such as `{"train.epochs": 3}`.
-        threshold: `predict` gives labels of at least this probability.
-        k: Labels `predict` gives for a text at most, and the k of the P@k that `score` returns.
-        device: Where to compute: `auto`, `cpu`, `cuda` or `cuda:N`.
-        random_state: Seed of everything random; None takes the recipe's.
+        threshold: Lowest probability of a label that `predict` returns.
+        k: Largest number of labels that `predict` returns for a text; also the k of the P@k that
+            `score` returns.
+        device: The device to compute on: `auto`, `cpu`, `cuda` or `cuda:N`.
+        random_state: Random seed; None takes the recipe's.
+        verbose: Whether to show progress; None shows it on a terminal and in a notebook.
 
     Attributes:
         classes_: The labels; position i is the label with index i in predictions.
         predictor_: The fitted model.
         metrics_: What training measured.
+
+    Example:
+        >>> from glocal import Tagger
+        >>> texts = ["a red apple", "a blue whale", "a green apple", "a grey whale"]
+        >>> labels = [["fruit"], ["animal"], ["fruit"], ["animal"]]
+        >>> tagger = Tagger("fast").fit(texts, labels)
+        >>> tagger.predict("an apple", k=1)
+        ['fruit']
     """
 
     def __init__(
@@ -82,6 +76,7 @@ class Tagger:
         k: int = 5,
         device: str = "auto",
         random_state: int | None = None,
+        verbose: bool | None = None,
     ) -> None:
         self.recipe = recipe
         self.overrides = overrides
@@ -89,16 +84,15 @@ class Tagger:
         self.k = k
         self.device = device
         self.random_state = random_state
-
-    # --- fitting -----------------------------------------------------------------------------
+        self.verbose = verbose
 
     def fit(
         self,
-        X: Iterable[str],
+        X: Any,
         y: Any,
         *,
-        dev: tuple[Iterable[str], Any] | None = None,
-        label_table: LabelTable | None = None,
+        dev: tuple[Any, Any] | None = None,
+        label_table: LabelTable | str | Path | None = None,
         out: str | Path | None = None,
         overwrite: bool = False,
         listener: TrainListener | None = None,
@@ -106,37 +100,52 @@ class Tagger:
         """Train on texts and their labels.
 
         Args:
-            X: Texts.
-            y: For each text its labels (strings or whole numbers), or an indicator matrix of shape
-                (texts, labels), dense or sparse, whose column numbers are the labels.
-            dev: Texts and labels to choose the best checkpoint, the experts' weights and the
-                calibration on.
-            label_table: Names and descriptions of labels.
-            out: Where the model directory goes; a temporary place by default.
+            X: Texts: a list, an array or a Series of strings.
+            y: For each text its labels (strings or whole numbers) as a list or set; or an indicator
+                matrix (texts, labels), dense or sparse, whose column numbers are the labels, or a
+                DataFrame of this kind, whose column names are.
+            dev: Held-out texts and their labels, as a pair; they decide the best checkpoint, the
+                experts' weights and the calibration.
+            label_table: Names and descriptions of labels, or a file of them.
+            out: The model directory to write; a temporary one by default.
             overwrite: Whether a model already at `out` may be replaced.
-            listener: Told about progress.
+            listener: Receives progress events, in place of the progress bar.
 
         Raises:
             ConfigError: When a parameter or a setting is wrong.
             DataError: When texts or labels cannot be used.
+
+        Example:
+            >>> tagger = Tagger("fast", random_state=7).fit(texts, labels, dev=(texts, labels))
+            >>> tagger.classes_.tolist()
+            ['animal', 'fruit']
         """
         from glocal.predict.predictor import Predictor
         from glocal.train.run import fit
+        from glocal.vocabulary.label_table import read_label_table
 
         recipe = self._resolve()
-        corpus, whole_numbers = _corpus(X, y, "X")
-        dev_corpus = None if dev is None else _corpus(*dev, "dev")[0]
-        home = None if out else _TemporaryHome()
-        result = fit(
-            recipe,
-            corpus,
-            out=home.path if home else Path(str(out)),
-            dev=dev_corpus,
-            label_table=label_table,
-            overwrite=overwrite,
-            device=self.device,
-            listener=listener,
-        )
+        corpus, whole_numbers = as_corpus(X, y)
+        if dev is not None and not (isinstance(dev, tuple | list) and len(dev) == 2):
+            raise DataError(
+                f"dev is of type {type(dev).__name__}; expected a pair (texts, labels), "
+                "as for training"
+            )
+        dev_corpus = None if dev is None else as_corpus(*dev, "dev")[0]
+        if isinstance(label_table, str | Path):
+            label_table = read_label_table(label_table)
+        home = None if out else TemporaryHome()
+        with TrainingProgress(open_console(self.verbose)) as progress:
+            result = fit(
+                recipe,
+                corpus,
+                out=home.path if home else Path(str(out)),
+                dev=dev_corpus,
+                label_table=label_table,
+                overwrite=overwrite,
+                device=self.device,
+                listener=listener or progress,
+            )
         self._adopt(Predictor.load(result.path, device=self.device), result.path, whole_numbers)
         self._home = home  # only now, so that a failed fit leaves the former model usable
         self.metrics_ = result.metrics
@@ -153,7 +162,7 @@ class Tagger:
             raise ConfigError(problems)
         recipe = self.recipe if isinstance(self.recipe, Recipe) else load_recipe(self.recipe)
         mapping = recipe_to_mapping(recipe)
-        _merge(mapping, self.overrides or {}, "")
+        merge_settings(mapping, self.overrides or {})
         if self.random_state is not None:
             mapping["train"]["seed"] = int(self.random_state)
         return recipe_from_mapping(mapping, source="overrides")
@@ -168,78 +177,168 @@ class Tagger:
         self._path = path
         self._whole_numbers = whole_numbers
 
-    # --- using -------------------------------------------------------------------------------
+    def predict(
+        self,
+        X: Any,
+        *,
+        k: int | None = None,
+        threshold: float | None = None,
+        batch_size: int | None = None,
+        show_progress: bool | None = None,
+    ) -> list[Any]:
+        """Return the labels of each text, best first.
 
-    def predict(self, X: Iterable[str], k: int | None = None) -> list[list[Any]]:
-        """The labels of each text, best first.
+        A label is returned when it is among the `k` best of its text and reaches the `threshold`.
+        With neither argument the tagger's own `k` and `threshold` hold. With one of them, the other
+        does not limit the result: `k=3` gives exactly three labels, `threshold=0.2` every label
+        that reaches it.
 
         Args:
-            X: Texts.
-            k: Give exactly the k best labels; by default those whose probability reaches
-                `threshold`, `self.k` at most.
+            X: A text, or a list, an array or a Series of texts.
+            k: Largest number of labels for a text.
+            threshold: Lowest probability of a label.
+            batch_size: Texts per batch.
+            show_progress: Whether to show a progress bar; by default as `verbose` says.
+
+        Returns:
+            A list of labels for each text; for a single text, its list.
+
+        Example:
+            >>> tagger.predict(["an apple", "a whale"], k=1)
+            [['fruit'], ['animal']]
+            >>> tagger.predict("an apple", threshold=0.0) == tagger.predict("an apple", k=2)
+            True
         """
-        found = self.predict_topk(X, k)
-        lowest = self.threshold if k is None else 0.0
-        return [
-            [
-                self.classes_[index]
-                for index, score in zip(indices, scores, strict=True)
-                if index >= 0 and score >= lowest
-            ]
-            for indices, scores in zip(found.indices, found.scores, strict=True)
+        if k is None and threshold is None:
+            k, threshold = min(self.k, self._n_labels()), self.threshold
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
+        if k is not None:
+            found = self.predict_topk(X, k, **options).above(threshold or 0.0)
+        else:
+            found = self._predict_all(X, threshold or 0.0, **options)
+        labels = [
+            [self.classes_[index] for index in row[row >= 0].tolist()] for row in found.indices
         ]
+        return labels[0] if isinstance(X, str) else labels
 
-    def predict_topk(self, X: Iterable[str], k: int | None = None) -> Predictions:
-        """Indices into `classes_` and probabilities of the k (by default `self.k`) best labels."""
+    def predict_topk(
+        self,
+        X: Any,
+        k: int | None = None,
+        *,
+        batch_size: int | None = None,
+        show_progress: bool | None = None,
+    ) -> Predictions:
+        """Return the k best labels of each text with their probabilities.
+
+        Args:
+            X: A text, or a list, an array or a Series of texts.
+            k: Number of labels; the tagger's own by default.
+            batch_size: Texts per batch.
+            show_progress: Whether to show a progress bar; by default as `verbose` says.
+
+        Returns:
+            `Predictions`, whose indices are positions in `classes_`; a single text is one row.
+
+        Example:
+            >>> found = tagger.predict_topk(["an apple"], k=1)
+            >>> found.label_ids(0), found.indices.shape
+            (['fruit'], (1, 1))
+        """
         predictor = self._fitted()
-        texts = _texts(X, "X")
-        width = min(self.k, len(self.classes_)) if k is None else k
+        texts = [X] if isinstance(X, str) else as_texts(X)
+        width = min(self.k, self._n_labels()) if k is None else k
         predictor.check_k(width)
-        return predictor.predict(texts, k=width)
+        # A single batch is done before a bar could be read.
+        shown = self.verbose if show_progress is None else show_progress
+        several = show_progress or len(texts) > (batch_size or predictor.batch_size)
+        with progress_bar(open_console(shown) if several else None, "tagging") as progress:
+            return predictor.predict(texts, k=width, batch_size=batch_size, progress=progress)
 
-    def predict_proba(self, X: Iterable[str], k: int | None = None) -> csr_matrix:
-        """Probabilities as a sparse matrix (texts, labels) that holds the k best of each text.
+    def _predict_all(self, X: Any, threshold: float, **options: Any) -> Predictions:
+        """Return every label that reaches the threshold: more are asked for until one does not."""
+        width = min(_FIRST_WIDTH, self._n_labels())
+        found = self.predict_topk(X, width, **options)
+        while width < self._n_labels() and (found.scores[:, -1] >= threshold).any():
+            width = min(8 * width, self._n_labels())
+            found = self.predict_topk(X, width, **options)
+        return found.above(threshold)
 
-        Column j is `classes_[j]`. What is not stored was not among the k best: it is not 0.
+    def predict_proba(self, X: Any, k: int | None = None, **options: Any) -> csr_matrix:
+        """Return probabilities as a sparse matrix (texts, labels) of the k best of each text.
+
+        Column j is `classes_[j]`. Labels that are not stored were not among the k best: their
+        probability is not 0. There is no `decision_function`, since 0, which it would have for
+        them, stands for a decision.
+
+        Args:
+            X: A text, or a list, an array or a Series of texts.
+            k: Number of labels for each text; the tagger's own by default.
+            **options: `batch_size` and `show_progress` of `predict`.
+
+        Example:
+            >>> chances = tagger.predict_proba(["an apple"], k=2)
+            >>> chances.shape, tagger.classes_[chances.argmax()]
+            ((1, 2), 'fruit')
         """
         from scipy.sparse import csr_matrix
 
-        found = self.predict_topk(X, k)
+        found = self.predict_topk(X, k, **options)
         rows, slots = np.nonzero(found.indices >= 0)
         columns, scores = found.indices[rows, slots], found.scores[rows, slots]
-        return csr_matrix((scores, (rows, columns)), (len(found.indices), len(self.classes_)))
+        return csr_matrix((scores, (rows, columns)), (len(found), self._n_labels()))
 
-    def score(self, X: Iterable[str], y: Any) -> float:
-        """P@k: the share of the k best labels that are right, over texts that have labels."""
+    def score(self, X: Any, y: Any) -> float:
+        """Return P@k: the share of the k best labels that are right, over texts with labels.
+
+        Example:
+            >>> tagger.set_params(k=1).score(texts, labels)
+            1.0
+        """
         from glocal.predict.evaluation import metric_value
 
         predictor = self._fitted()
-        corpus, _ = _corpus(X, y, "X")
-        k = min(self.k, len(self.classes_))
-        found = predictor.predict_corpus(corpus, k=k)
+        corpus, _ = as_corpus(X, y)
+        k = min(self.k, self._n_labels())
         gold = predictor.labels.encode(corpus)
-        return float(metric_value(f"P@{k}", found, gold))
+        return float(metric_value(f"P@{k}", predictor.predict_corpus(corpus, k=k), gold))
 
-    def evaluate(
-        self, X: Iterable[str], y: Any, *, ks: Sequence[int] = (1, 3, 5)
-    ) -> EvaluationReport:
-        """All metrics, for each expert and their combination, by frequency band."""
-        corpus, _ = _corpus(X, y, "X")
+    def evaluate(self, X: Any, y: Any, *, ks: Sequence[int] = (1, 3, 5)) -> EvaluationReport:
+        """Compute all metrics, for the model and each expert, by frequency band.
+
+        Example:
+            >>> tagger.evaluate(texts, labels, ks=(1,)).scores["P@1"]
+            1.0
+        """
+        corpus, _ = as_corpus(X, y)
         return self._fitted().evaluate(corpus, ks=tuple(ks), threshold=self.threshold)
 
     def explain(self, text: str, *, k: int | None = None, words: int = 8) -> list[TagExplanation]:
-        """The best labels of a text, each with the words behind it and the experts' shares."""
-        predictor = self._fitted()
-        width = min(self.k, len(self.classes_)) if k is None else k
-        return predictor.explain(text, k=width, words=words)
+        """Return the best labels of a text, the words behind each and each expert's score.
 
-    # --- keeping -----------------------------------------------------------------------------
+        Args:
+            text: A single text.
+            k: Number of labels; the tagger's own by default.
+            words: Largest number of words for a label.
+
+        Example:
+            >>> [span.text for span in tagger.explain("an apple", k=1)[0].weighed]
+            ['apple']
+        """
+        predictor = self._fitted()
+        if not isinstance(text, str):
+            raise DataError(f"text is of type {type(text).__name__}; expected a single string")
+        width = min(self.k, self._n_labels()) if k is None else k
+        return predictor.explain(text, k=width, words=words)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Copy the model directory to `path`, for `Tagger.load` and the `glocal` commands.
 
         Raises:
             ModelError: When something is there already and `overwrite` is not set.
+
+        Example:
+            >>> path = tagger.save("model/", overwrite=True)
         """
         self._fitted()
         target = Path(path)
@@ -256,11 +355,16 @@ class Tagger:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> Tagger:
-        """A fitted tagger from a model directory, whether `save` or `glocal train` wrote it."""
+        """Read a model directory, whether `save` or `glocal train` wrote it.
+
+        Example:
+            >>> Tagger.load("model/").predict("an apple", k=1)
+            ['fruit']
+        """
         from glocal.predict.predictor import Predictor
 
         predictor = Predictor.load(path, device=device)
-        settings = _read_settings(Path(path) / SETTINGS_FILE)
+        settings = read_settings(Path(path))
         tagger = cls(
             predictor.recipe,
             threshold=settings.get("threshold", 0.5),
@@ -272,178 +376,28 @@ class Tagger:
 
     def _write_settings(self, folder: Path) -> None:
         settings = {"k": self.k, "threshold": self.threshold, "whole_numbers": self._whole_numbers}
-        with atomic_write(folder / SETTINGS_FILE) as file:
-            file.write(json.dumps(settings, indent=2).encode() + b"\n")
+        write_settings(folder, settings)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {key: value for key, value in vars(self).items() if key not in _NOT_COPIED}
-        if "predictor_" in vars(self):
-            files = (file for file in sorted(self._path.rglob("*")) if file.is_file())
-            state["_files"] = {
-                file.relative_to(self._path).as_posix(): file.read_bytes() for file in files
-            }
-        return state
+        made_again = {"predictor_", "_home", "_path"}
+        state = {key: value for key, value in vars(self).items() if key not in made_again}
+        return state | ({"_files": read_files(self._path)} if "predictor_" in vars(self) else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from glocal.predict.predictor import Predictor
 
-        files: dict[str, bytes] | None = state.pop("_files", None)
+        files = state.pop("_files", None)
         vars(self).update(state)
         if files is not None:
-            self._home = _TemporaryHome()
+            self._home = TemporaryHome(files)
             self._path = self._home.path
-            for name, content in files.items():
-                (self._path / name).parent.mkdir(parents=True, exist_ok=True)
-                (self._path / name).write_bytes(content)
             self.predictor_ = Predictor.load(self._path, device=self.device)
 
-    # --- the estimator contract --------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters of `__init__`, as they were given."""
-        return {name: getattr(self, name) for name in _defaults()}
-
-    def set_params(self, **params: Any) -> Tagger:
-        """Change parameters of `__init__`.
-
-        Raises:
-            ConfigError: When a name is not one of them.
-        """
-        valid = list(_defaults())
-        unknown = [name for name in params if name not in valid]
-        if unknown:
-            raise ConfigError([_unknown_parameter(name, valid) for name in unknown])
-        vars(self).update(params)
-        return self
-
-    def __repr__(self) -> str:
-        changed = {
-            name: getattr(self, name)
-            for name, default in _defaults().items()
-            if repr(getattr(self, name)) != repr(default)
-        }
-        return f"Tagger({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "predictor_" in vars(self)
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import InputTags, Tags, TargetTags
-
-        return Tags(
-            # No `classifier`: scikit-learn would then look for one class a text in `y`.
-            estimator_type=None,
-            target_tags=TargetTags(required=True, multi_output=True),
-            input_tags=InputTags(one_d_array=True, two_d_array=False, string=True),
-            no_validation=True,
-        )
+    def _n_labels(self) -> int:
+        self._fitted()
+        return len(self.classes_)
 
     def _fitted(self) -> Predictor:
-        if "predictor_" not in vars(self):
-            _raise_not_fitted()
+        if not self.__sklearn_is_fitted__():
+            raise_not_fitted("this Tagger has no model yet; call `fit` first, or use `Tagger.load`")
         return self.predictor_
-
-
-class _TemporaryHome:
-    """A place for a model directory that is removed with this object, or at exit."""
-
-    def __init__(self) -> None:
-        folder = tempfile.mkdtemp(prefix="glocal-tagger-")
-        self.path = Path(folder, "model")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-
-
-# What a copy of a tagger makes anew.
-_NOT_COPIED = {"predictor_", "_home", "_path"}
-
-
-def _defaults() -> dict[str, Any]:
-    parameters = list(inspect.signature(Tagger.__init__).parameters.values())[1:]
-    return {parameter.name: parameter.default for parameter in parameters}
-
-
-def _unknown_parameter(name: str, valid: list[str]) -> str:
-    hint = did_you_mean(name, valid)
-    return f"Tagger has no parameter '{name}'{hint}; it has {', '.join(valid)}"
-
-
-def _raise_not_fitted() -> NoReturn:
-    message = "this Tagger has no model yet; call `fit` first, or use `Tagger.load`"
-    theirs = sys.modules.get("sklearn.exceptions")
-    if theirs is None:  # then nobody can be waiting for scikit-learn's exception
-        raise NotFittedError(message)
-    both = type("NotFittedError", (NotFittedError, theirs.NotFittedError), {})
-    raise both(message)
-
-
-def _merge(mapping: dict[str, Any], overrides: Mapping[str, Any], where: str) -> None:
-    """Put dotted or nested overrides into nested mappings; unknown names stay, to be reported."""
-    for dotted, value in overrides.items():
-        *sections, key = dotted.split(".")
-        target = mapping
-        for section in sections:
-            target = target.setdefault(section, {})
-            if not isinstance(target, dict):
-                raise ConfigError(f"overrides: '{where}{dotted}': '{section}' is not a section")
-        if isinstance(value, Mapping) and isinstance(target.get(key), dict):
-            _merge(target[key], value, f"{where}{dotted}.")
-        else:
-            target[key] = value
-
-
-# --- texts and labels ------------------------------------------------------------------------
-
-
-def _texts(X: Iterable[str], name: str) -> list[str]:
-    if isinstance(X, str | bytes):
-        raise DataError(f"{name} is a single text; expected a list of texts: [{name}]")
-    return list(X)
-
-
-def _corpus(X: Iterable[str], y: Any, name: str) -> tuple[Corpus, bool]:
-    """The corpus, and whether its labels are whole numbers."""
-    from glocal.data.corpus import Corpus
-
-    label_lists = _label_lists(y)
-    kinds = {isinstance(label, int | np.integer) for labels in label_lists for label in labels}
-    if len(kinds) > 1:
-        raise DataError("the labels mix strings and whole numbers; use one of the two")
-    return Corpus.from_texts(_texts(X, name), label_lists, source=name), kinds == {True}
-
-
-def _label_lists(y: Any) -> list[Any]:
-    if y is None:
-        raise DataError("labels are required: y is None; pass for each text the list of its labels")
-    if hasattr(y, "tocsr"):
-        return _rows_of_matrix(y.tocsr(copy=True))
-    if not isinstance(y, list | tuple) and np.ndim(y) == 2:
-        from scipy.sparse import csr_matrix
-
-        return _rows_of_matrix(csr_matrix(np.asarray(y, dtype=np.float32)))
-    label_lists = list(y)
-    for row, labels in enumerate(label_lists):
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
-            raise DataError(
-                f"y[{row}] is {labels!r:.60}; expected a list of labels, such as [{labels!r:.30}]"
-            )
-    return label_lists
-
-
-def _rows_of_matrix(matrix: csr_matrix) -> list[Any]:
-    matrix.eliminate_zeros()
-    if not np.all(matrix.data == 1):
-        raise DataError(
-            f"an indicator matrix holds 0 and 1 only, and this one {matrix.data.max():g} as well"
-        )
-    bounds = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
-    return [sorted(matrix.indices[start:stop].tolist()) for start, stop in bounds]
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    if not path.exists():  # a model of `glocal train`
-        return {}
-    try:
-        settings: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read {path}: {error}") from error
-    return settings

@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from glocal.encoders.encoder import Encoder
 from glocal.errors import ConfigError
 from glocal.predict.explain import Span, _top_words
 from tests.encoders.folders import xlnet_folder
@@ -150,3 +151,14 @@ def test_pieces_of_a_word_are_summed_and_spaces_left_out():
     assert [(s.start, s.end, s.text) for s in spans] == [(0, 4, "abcd"), (5, 9, "efgh")]
     assert [s.weight for s in spans] == pytest.approx([0.45, 0.15])
     assert isinstance(spans[0], Span)
+
+
+@pytest.mark.parametrize("overrides", [(), ("candidates.mode=shortlist",)])
+def test_a_text_is_encoded_once(monkeypatch, overrides):
+    predictor, calls = predictor_of(*overrides), []
+    forward = Encoder.forward
+    monkeypatch.setattr(
+        Encoder, "forward", lambda *args, **options: calls.append(1) or forward(*args, **options)
+    )
+    predictor.explain("the red cat", k=3)
+    assert len(calls) == 1

@@ -17,9 +17,8 @@ import logging
 import os
 import re
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,6 @@ __all__ = [
 PIPE_WIDTH = 100  # columns of a table that does not go to a terminal
 # Control characters (line breaks and tabs aside) and those that change the direction of writing.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-PLAIN_SECONDS = 10.0  # between two progress lines where there is no terminal
 
 
 @dataclass
@@ -168,58 +166,17 @@ def error(text: str) -> None:
     stderr().print("error: " + "\n  ".join(text.splitlines()), style="bold red")
 
 
-@contextmanager
-def progress_bar(task: str, *, unit: str = "texts") -> Iterator[Progress]:
+def progress_bar(task: str, *, unit: str = "texts") -> AbstractContextManager[Progress]:
     """Show a progress bar; yields a function of (done, total), where the total may be None.
 
     Args:
         task: The work, as the user reads it.
         unit: The things counted.
     """
-    if settings.quiet:
-        yield lambda done, total: None
-    elif stderr().is_terminal:
-        with _rich_bar(task, unit) as update:
-            yield update
-    else:
-        yield _plain_lines(task, unit)
+    from glocal import terminal
 
-
-@contextmanager
-def _rich_bar(task: str, unit: str) -> Iterator[Progress]:
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"),
-               TimeRemainingColumn())  # fmt: skip
-    started = time.monotonic()
-    with RichProgress(*columns, console=stderr(), transient=True) as bar:
-        handle = bar.add_task(task, total=None, state="")
-
-        def update(done: int, total: int | None) -> None:
-            bar.update(
-                handle, completed=done, total=total, state=_state(done, total, unit, started)
-            )
-
-        yield update
-
-
-def _plain_lines(task: str, unit: str) -> Progress:
-    started = last = time.monotonic()
-
-    def update(done: int, total: int | None) -> None:
-        nonlocal last
-        if time.monotonic() - last >= PLAIN_SECONDS:
-            last = time.monotonic()
-            note(f"{task}: {_state(done, total, unit, started)}")
-
-    return update
-
-
-def _state(done: int, total: int | None, unit: str, started: float) -> str:
-    speed = done / max(time.monotonic() - started, 1e-9)
-    of_total = f" of {total:,}" if total else ""
-    return f"{done:,}{of_total} {unit}, {speed:,.0f} {unit}/s"
+    shown = None if settings.quiet else stderr()
+    return terminal.progress_bar(shown, task, unit=unit, note=note)
 
 
 class _ConsoleHandler(logging.Handler):

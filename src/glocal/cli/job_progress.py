@@ -11,6 +11,7 @@ from glocal.cli.training_progress import TrainingProgress, format_scores, format
 from glocal.lab.experiment.jobs import JobListener, Result
 from glocal.lab.experiment.methods import Method
 from glocal.lab.experiment.runner import RunView
+from glocal.terminal import PLAIN_SECONDS
 
 __all__ = ["JobView"]
 
@@ -35,7 +36,7 @@ class JobProgress(TrainingProgress, JobListener):
                 self.status = console.stderr().status(text)
                 self.status.start()
             self.status.update(text)
-        elif time.monotonic() - self.last >= console.PLAIN_SECONDS:
+        elif time.monotonic() - self.last >= PLAIN_SECONDS:
             self.last = time.monotonic()
             console.note(text)
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -44,6 +45,7 @@ class TextTokenizer:
         backend.no_padding()
         backend.no_truncation()
         self.backend = backend
+        self._lock = threading.Lock()  # its truncation must not change while it is used
         self.facts = _find_facts(backend) if facts is None else facts
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
         self.fingerprint = hashlib.blake2b(backend.to_str().encode(), digest_size=16).hexdigest()
@@ -88,15 +90,17 @@ class TextTokenizer:
 
     def encode_batch(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Token ids of each text, cut so that special tokens still fit."""
-        self.backend.enable_truncation(max_length)
-        return [e.ids for e in self.backend.encode_batch_fast(list(texts))]
+        with self._lock:
+            self.backend.enable_truncation(max_length)
+            return [e.ids for e in self.backend.encode_batch_fast(list(texts))]
 
     def encode_with_offsets(
         self, text: str, max_length: int
     ) -> tuple[list[int], list[tuple[int, int]], list[int | None]]:
         """Ids, character spans and word numbers; special tokens have an empty span."""
-        self.backend.enable_truncation(max_length)
-        encoding = self.backend.encode(text)
+        with self._lock:
+            self.backend.enable_truncation(max_length)
+            encoding = self.backend.encode(text)
         return encoding.ids, encoding.offsets, encoding.word_ids
 
 

@@ -128,9 +128,10 @@ class TextTie(nn.Module):
         if self.training or torch.is_grad_enabled():
             return self._sum(delta)
         state = (self.project.data_ptr(), self.project._version, delta.data_ptr(), delta._version)
-        if self._kept is None or self._kept[0] != state:
-            self._kept = state, self._sum(delta)
-        return self._kept[1]
+        kept = self._kept  # read once: other threads may replace it
+        if kept is None or kept[0] != state:
+            kept = self._kept = state, self._sum(delta)
+        return kept[1]
 
     def _sum(self, delta: Tensor) -> Tensor:
         share, named = self.share, self.rows.any(1)

@@ -1,7 +1,7 @@
 """The words behind a tag: the label-attention expert's weights, mapped back to the text.
 
 A label's attention over tokens is summed over the pieces of each word; special tokens have no place
-in the text and are left out of the spans, so the weights of a tag may sum to less than one.
+in the text and are skipped, so the weights of a tag may sum to less than one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from glocal.data.batches import Batch
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.ranking.ranker import Ranker
-from glocal.systems.mixture import ExpertMixture
-from glocal.systems.mixture_ensemble import mixtures_of
+from glocal.systems.mixture_ensemble import MixtureEnsemble, mixtures_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
     from glocal.companions.sparse.word_weights import Contribution
 
-__all__ = ["Span", "TagExplanation", "attention_spans", "weighed_spans"]
+__all__ = ["Span", "TagExplanation", "attention_spans", "attention_weights", "weighed_spans"]
 
 
 @dataclass(frozen=True)
@@ -49,58 +47,62 @@ class TagExplanation:
     weighed: list[Span] = field(default_factory=list)  # by the sparse expert, in log-odds
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
-def attention_spans(
-    system: Ranker,
-    batch: Batch,
-    labels: np.ndarray,
-    *,
-    text: str,
-    offsets: Sequence[tuple[int, int]],
-    word_ids: Sequence[int | None],
-    words: int,
-) -> list[list[Span]]:
-    """For each label, the words with the highest attention weights; none without attention.
+def attention_weights(system: Ranker, states: Any, labels: Tensor) -> Tensor | None:
+    """Return the labels' attention over tokens (k, T); None without an attention expert.
 
-    The weights are the mean over all attention experts, of every member where there are several.
+    The weights are the mean over all attention experts, of every member of an ensemble.
 
     Args:
         system: In evaluation mode.
-        batch: The one document, without padding.
-        labels: (k,) label ids.
-        text: Its text.
-        offsets: Character span of each token.
-        word_ids: The word each token belongs to.
-        words: How many words at most.
+        states: What it prepared of one document, without padding.
+        labels: (1, k) label ids.
     """
-    chosen = torch.from_numpy(labels).to(batch.input_ids.device)[None]  # (1, k)
-    with torch.inference_mode():
-        weights = [
-            row for member in mixtures_of(system) for row in _attention(member, batch, chosen)
-        ]
-    if not weights:
-        return [[] for _ in labels]
-    mean = torch.stack(weights).mean(0).cpu()  # (k, T)
-    return [_top_words(row, text, offsets, word_ids, words) for row in mean]
+    members = mixtures_of(system)
+    prepared = states if isinstance(system, MixtureEnsemble) else [states]
+    weights = [
+        expert.attention(state[expert.name], labels)[0]
+        for member, state in zip(members, prepared, strict=False)
+        for expert in member.experts
+        if isinstance(expert, LabelAttentionExpert)
+    ]
+    return torch.stack(weights).mean(0).cpu() if weights else None
 
 
-def _attention(mixture: ExpertMixture, batch: Batch, chosen: Tensor) -> list[Tensor]:
-    """Each attention expert's weights of the chosen labels, (k, T)."""
-    experts = [e for e in mixture.experts if isinstance(e, LabelAttentionExpert)]
-    states = mixture.prepare(batch) if experts else {}
-    return [expert.attention(states[expert.name], chosen)[0] for expert in experts]
+def attention_spans(
+    weights: Tensor | None,
+    text: str,
+    tokens: tuple[Sequence[tuple[int, int]], Sequence[int | None]],
+    *,
+    order: np.ndarray | None = None,
+    words: int,
+) -> list[list[Span]]:
+    """Return for each label the words with the highest attention weights.
+
+    Args:
+        weights: (k, T) from `attention_weights`; without any there are no spans.
+        text: The text.
+        tokens: The character span and the word number of each token.
+        order: (T,) the token each weight belongs to; by default they are in order.
+        words: Number of words at most.
+    """
+    if weights is None:
+        return []
+    places = range(weights.shape[1]) if order is None else order.tolist()
+    offsets, word_ids = [tokens[0][place] for place in places], [tokens[1][p] for p in places]
+    return [_top_words(row, text, offsets, word_ids, words) for row in weights]
 
 
 def weighed_spans(found: Sequence[Contribution], text: str, words: int) -> list[Span]:
-    """The phrases that speak most for a label, each where it first stands in the text.
+    """Return the phrases with the largest weights for a label, where each first stands.
 
     Args:
-        found: What each phrase adds to the log-odds.
+        found: The contribution of each phrase to the log-odds.
         text: The text.
-        words: How many phrases at most.
+        words: Number of phrases at most.
     """
     totals: dict[tuple[int, int], float] = {}
     for contribution in found:

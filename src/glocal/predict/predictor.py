@@ -14,16 +14,18 @@ import torch
 from glocal.companions.companion_list import Companions
 from glocal.config import Recipe
 from glocal.data.batches import Collator
-from glocal.data.corpus import Corpus, surrogate_in
+from glocal.data.corpus import Corpus
 from glocal.data.duplicates import near_duplicate_mask
 from glocal.data.tokens import TokenStore, tokenise
-from glocal.errors import ConfigError, DataError, Remedy
+from glocal.errors import ConfigError
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
-from glocal.predict.explain import TagExplanation, attention_spans, weighed_spans
+from glocal.predict.explain import TagExplanation, attention_spans, attention_weights, weighed_spans
+from glocal.predict.predict_options import allowed_labels, check_unicode, choose_device
 from glocal.predict.topk_documents import score_documents
 from glocal.progress import Progress
 from glocal.ranking.calibration import calibrate
 from glocal.ranking.predictions import Predictions
+from glocal.ranking.topk import TopK
 from glocal.storage.model_directory import StoredModel, load_model
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_space import LabelSpace
@@ -39,13 +41,18 @@ _EVALUATED = 100  # labels per document looked at by `evaluate`
 
 
 class Predictor:
-    """Wraps a stored model on a device.
+    """A trained model on a device, made by `Predictor.load`.
 
-    Args:
-        model: What `load_model` gave.
-        device: `auto`, `cpu` or `cuda`.
-        batch_size: Documents at a time.
-        precision: `fp32`, or `bf16` for speed on a GPU.
+    Attributes:
+        labels: The label space.
+        recipe: The settings the model was trained with.
+        metrics: What training measured.
+
+    Example:
+        >>> from glocal import Predictor
+        >>> predictor = Predictor.load("model/")
+        >>> predictor.predict(["an apple"], k=1)[0]
+        [Tag(id='fruit', name='fruit', score=...)]
     """
 
     def __init__(
@@ -56,7 +63,7 @@ class Predictor:
         batch_size: int = 64,
         precision: str = "fp32",
     ) -> None:
-        self.device = _choose_device(device)
+        self.device = choose_device(device)
         self.system = model.system.to(self.device).eval()
         self.recipe: Recipe = model.recipe
         self.labels: LabelSpace = model.labels
@@ -76,16 +83,27 @@ class Predictor:
         batch_size: int = 64,
         precision: str = "fp32",
     ) -> Predictor:
-        """Read a model directory."""
+        """Read a model directory.
+
+        Args:
+            path: The directory.
+            device: The device to compute on: `auto`, `cpu`, `cuda` or `cuda:N`.
+            batch_size: Texts per batch.
+            precision: `fp32`, or `bf16` for speed on a GPU.
+
+        Example:
+            >>> from glocal import Predictor
+            >>> predictor = Predictor.load("model/")
+        """
         return cls(load_model(path), device=device, batch_size=batch_size, precision=precision)
 
     @property
     def expert_names(self) -> list[str]:
-        """The parts whose predictions can be reported apart."""
+        """Names of the experts."""
         return self.system.expert_names
 
     def check_k(self, k: int) -> None:
-        """Refuse a k that cannot be met.
+        """Check that k labels can be predicted.
 
         Raises:
             ConfigError: When k is below 1 or above the number of labels.
@@ -105,9 +123,10 @@ class Predictor:
         only: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
         calibrated: bool = True,
+        batch_size: int | None = None,
         progress: Progress | None = None,
     ) -> Predictions:
-        """Return the best labels of each text.
+        """Return the best labels of each text; may be called from several threads.
 
         Args:
             texts: The texts to tag.
@@ -117,15 +136,21 @@ class Predictor:
             only: Label ids that may be predicted.
             exclude: Label ids that may not be predicted.
             calibrated: Apply the calibration fitted on dev to the model's probabilities.
+            batch_size: Texts per batch; the predictor's own by default.
             progress: Called with (done, total).
 
         Raises:
             DataError: When a text is not valid Unicode.
+
+        Example:
+            >>> predictions = predictor.predict(["an apple", "a whale"], k=1)
+            >>> [tags[0].id for tags in predictions]
+            ['fruit', 'animal']
         """
-        _check_unicode(texts)
+        check_unicode(texts)
         length = self.recipe.encoder.tokens_read
         tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
-        allowed = self._allowed(only, exclude)
+        allowed = allowed_labels(self.labels, only, exclude)
         features = self.companions.features_for_texts(texts, allowed=allowed)
         return self._rank(
             _collator(self, tokens, features),
@@ -134,6 +159,7 @@ class Predictor:
             experts=self.expert_names if per_expert else (),
             allowed=allowed,
             calibrated=calibrated,
+            batch_size=batch_size,
             progress=progress,
         )
 
@@ -147,10 +173,19 @@ class Predictor:
         only: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
         calibrated: bool = True,
+        batch_size: int | None = None,
         progress: Progress | None = None,
     ) -> Predictions:
-        """Like `predict`, with the tokens cached on disk."""
-        allowed = self._allowed(only, exclude)
+        """Return the best labels of each text of a corpus; its tokens are cached on disk.
+
+        The arguments are those of `predict`.
+
+        Example:
+            >>> from glocal import Corpus
+            >>> predictor.predict_corpus(Corpus.from_texts(["an apple"]), k=1).label_ids(0)
+            ['fruit']
+        """
+        allowed = allowed_labels(self.labels, only, exclude)
         return self._rank(
             collate_corpus(self, corpus, allowed=allowed),
             k=k,
@@ -158,6 +193,7 @@ class Predictor:
             experts=self.expert_names if per_expert else (),
             allowed=allowed,
             calibrated=calibrated,
+            batch_size=batch_size,
             progress=progress,
         )
 
@@ -171,6 +207,7 @@ class Predictor:
         mean: bool = False,
         allowed: np.ndarray | None = None,
         calibrated: bool = True,
+        batch_size: int | None = None,
         progress: Progress | None = None,
     ) -> Predictions:
         if k < 1:
@@ -181,7 +218,7 @@ class Predictor:
             self.system,
             documents,
             k=k if candidates is None else candidates.shape[1],
-            batch_size=self.batch_size,
+            batch_size=batch_size or self.batch_size,
             candidates=candidates,
             allowed=allowed,
             experts=experts,
@@ -190,31 +227,6 @@ class Predictor:
             progress=progress,
         ).with_labels(self.labels)
         return calibrate(found, self.calibration) if calibrated else found
-
-    def _allowed(
-        self, only: Sequence[str] | None, exclude: Sequence[str] | None
-    ) -> np.ndarray | None:
-        if only is None and exclude is None:
-            return None
-        allowed = np.full(len(self.labels), only is None)
-        allowed[self._label_positions(only or (), "only")] = True
-        allowed[self._label_positions(exclude or (), "exclude")] = False
-        if not allowed.any():
-            raise ConfigError(
-                "no label is left to predict: none was chosen that is not also excluded",
-                remedies=[Remedy("only", "choose others", value="…")],
-            )
-        return allowed
-
-    def _label_positions(self, ids: Sequence[str], argument: str) -> list[int]:
-        unknown = [i for i in ids if i not in self.labels.index]
-        if unknown:
-            shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-            raise ConfigError(
-                f"the model does not know {len(unknown)} of the labels given: {shown}",
-                remedies=[Remedy(argument, "give labels it knows", value="…")],
-            )
-        return [self.labels.index[i] for i in ids]
 
     def _autocast(self) -> contextlib.AbstractContextManager[None]:
         if self.precision == "fp32":
@@ -246,6 +258,12 @@ class Predictor:
             plain_mean: Also evaluate the mean of the experts' probabilities, as `report.mean`; a
                 single expert without a learnt weight has none.
             progress: Called with (done, total).
+
+        Example:
+            >>> from glocal import Corpus
+            >>> report = predictor.evaluate(Corpus.from_texts(texts, labels), ks=(1,))
+            >>> report.scores["P@1"]
+            1.0
         """
         found = self.predict_for_report(corpus, ks=ks, plain_mean=plain_mean, progress=progress)
         return self.report(found, corpus, ks=ks, train=train, bands=bands, threshold=threshold)
@@ -291,48 +309,59 @@ class Predictor:
         )
 
     def explain(self, text: str, *, k: int = 5, words: int = 8) -> list[TagExplanation]:
-        """The best labels of a text with the words behind each and what each expert gave it.
+        """Return the best labels of a text, the words behind each and each expert's score.
 
         Args:
-            text: What to tag.
-            k: Labels.
+            text: The text to tag; it is encoded once.
+            k: Number of labels.
             words: Words per label at most.
+
+        Example:
+            >>> best = predictor.explain("an apple", k=1)[0]
+            >>> best.label_id, best.weighed[0].text
+            ('fruit', 'apple')
         """
         self.check_k(k)
-        best = self.predict([text], k=k)
-        labels = best.indices[0]
-        parts = self.predict([text], k=k, candidates=labels[None], per_expert=True)
-        ids, offsets, word_ids = self.tokenizer.encode_with_offsets(
-            text, self.recipe.encoder.tokens_read
-        )
-        features, chunking = self.companions.features_for_texts([text]), self.system.chunking
-        documents = _collator(self, TokenStore.in_memory([ids]), features)
+        check_unicode([text])
+        read = self.tokenizer.encode_with_offsets(text, self.recipe.encoder.tokens_read)
+        features = self.companions.features_for_texts([text])
+        documents = _collator(self, TokenStore.in_memory([read[0]]), features)
         batch = documents(np.zeros(1, np.int64)).to(self.device)
-        order = range(len(ids)) if chunking is None else chunking.order(len(ids)).tolist()
-        spans = attention_spans(
-            self.system,
-            batch,
-            labels,
-            text=text,
-            offsets=[offsets[place] for place in order],
-            word_ids=[word_ids[place] for place in order],
-            words=words,
-        )
+        with torch.inference_mode(), self._autocast():
+            states = self.system.prepare(batch)
+            best = self.system.rank(batch, states, k).combined
+            best = TopK(*(part[:, best.indices[0] >= 0] for part in best))
+            alone = self.system.rank(
+                batch, states, k, candidates=best.indices, experts=self.expert_names
+            ).experts
+            attention = attention_weights(self.system, states, best.indices)
+        order = None if self.system.chunking is None else self.system.chunking.order(len(read[0]))
+        spans = attention_spans(attention, text, read[1:], order=order, words=words)
+        scores = self.calibration(best.scores.cpu().numpy())[0].tolist()
+        experts = {
+            name: dict(zip(*(part[0].tolist() for part in a), strict=True))
+            for name, a in alone.items()
+        }
         return [
             TagExplanation(
                 self.labels.ids[label],
                 self.labels.names[label],
-                float(best.scores[0, place]),
-                {name: _score_of(part, label) for name, part in parts.experts.items()},
-                spans[place],
+                scores[place],
+                {name: by_label[label] for name, by_label in experts.items()},
+                spans[place] if spans else [],
                 weighed_spans(self.companions.word_contributions(text, label), text, words),
             )
-            for place, label in enumerate(labels.tolist())
+            for place, label in enumerate(best.indices[0].tolist())
         ]
 
     def explain_teacher(self, text: str) -> TeacherExplanation | None:
-        """The similar training texts and the labels they vote for; None without a teacher."""
-        _check_unicode([text])
+        """Return the similar training texts and the labels they vote for; None without a teacher.
+
+        Example:
+            >>> predictor.explain_teacher("an apple") is None  # this model has no teacher
+            True
+        """
+        check_unicode([text])
         return self.companions.similar_texts(text)
 
 
@@ -361,28 +390,3 @@ def _collator(
         companion_features=features,
         chunking=predictor.system.chunking,
     )
-
-
-def _check_unicode(texts: Sequence[str]) -> None:
-    for number, text in enumerate(texts, 1):
-        if problem := surrogate_in(text):
-            raise DataError(f"text {number}: {problem}")
-
-
-def _score_of(predictions: Predictions, label: int) -> float:
-    place = int(np.flatnonzero(predictions.indices[0] == label)[0])
-    return float(predictions.scores[0, place])
-
-
-def _choose_device(device: str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"the device must be auto, cpu, cuda or cuda:N, not '{device}'"
-        ) from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("the device cuda was asked for, but PyTorch sees no GPU")
-    return chosen

@@ -57,8 +57,9 @@ def score_documents(
     shape = len(wanted), k
     combined, averaged = _Table(shape), _Table(shape)
     alone = {name: _Table(shape) for name in experts}
-    was_training, done = system.training, 0
-    system.eval()
+    done, was_training = 0, system.training
+    if was_training:  # threads that predict at the same time must not touch the system
+        system.eval()
     for places in prediction_batches(documents.tokens.lengths[wanted], batch_size):
         chosen = wanted[places]
         batch = documents(chosen).to(device)
@@ -75,7 +76,8 @@ def score_documents(
         done += len(places)
         if progress is not None:
             progress(done, len(wanted))
-    system.train(was_training)
+    if was_training:
+        system.train()
     return Predictions(
         combined.indices,
         combined.scores,

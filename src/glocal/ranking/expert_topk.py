@@ -33,10 +33,6 @@ class ExpertRanker(Ranker):
     counts: Tensor
 
     @abstractmethod
-    def prepare(self, batch: Batch) -> Any:
-        """Compute once what the experts need to know about a batch."""
-
-    @abstractmethod
     def expert_logits(self, states: Any, labels: slice | Tensor) -> dict[str, Tensor]:
         """Return each expert's logits of labels: a slice of all, or (B, C) of each document."""
 
@@ -48,10 +44,10 @@ class ExpertRanker(Ranker):
     def shortlist(self, batch: Batch, states: Any, k: int, allowed: Tensor | None) -> Tensor | None:
         """Return labels worth scoring per document, (B, M), −1 for none; None for every label."""
 
-    @torch.no_grad()
-    def topk(
+    def rank(
         self,
         batch: Batch,
+        states: Any,
         k: int,
         *,
         candidates: Tensor | None = None,
@@ -60,7 +56,6 @@ class ExpertRanker(Ranker):
         mean: bool = False,
     ) -> Ranked:
         """Rank by the mean of the experts' probabilities (Eq. 7), or as `combination` says."""
-        states = self.prepare(batch)
         if candidates is None:
             candidates = self.shortlist(batch, states, k, allowed)
         running = [RunningTopK(k) for _ in range(1 + len(experts) + mean)]

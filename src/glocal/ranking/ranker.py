@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from glocal.data.batches import Batch
@@ -43,6 +44,24 @@ class Ranker(nn.Module, ABC):
         """How batches must cut long documents; None where they are read up to a length alone."""
 
     @abstractmethod
+    def prepare(self, batch: Batch) -> Any:
+        """Read the documents of a batch once: the states that `rank` works on."""
+
+    @abstractmethod
+    def rank(
+        self,
+        batch: Batch,
+        states: Any,
+        k: int,
+        *,
+        candidates: Tensor | None = None,
+        allowed: Tensor | None = None,
+        experts: Sequence[str] = (),
+        mean: bool = False,
+    ) -> Ranked:
+        """Return the best labels of documents that were prepared; the arguments are `topk`'s."""
+
+    @torch.no_grad()
     def topk(
         self,
         batch: Batch,
@@ -63,3 +82,7 @@ class Ranker(nn.Module, ABC):
             experts: Names of experts whose own best labels are also returned.
             mean: Whether the best labels by the mean of the experts' probabilities are too.
         """
+        states = self.prepare(batch)
+        return self.rank(
+            batch, states, k, candidates=candidates, allowed=allowed, experts=experts, mean=mean
+        )

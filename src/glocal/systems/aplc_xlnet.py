@@ -123,10 +123,14 @@ class APLCXLNet(System):
 
     # --- prediction ---------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def topk(
+    def prepare(self, batch: Batch) -> Tensor:
+        """Return the vectors that the labels are scored from, (B, d_h)."""
+        return self.document(batch)
+
+    def rank(
         self,
         batch: Batch,
+        states: Tensor,
         k: int,
         *,
         candidates: Tensor | None = None,
@@ -135,10 +139,9 @@ class APLCXLNet(System):
         mean: bool = False,
     ) -> Ranked:
         """Return the best labels by Eq. 2; head and tail probabilities are compared directly."""
-        document = self.document(batch)
         # In fp32: bf16 logits would tie.
-        with torch.autocast(document.device.type, enabled=False):
-            document = document.float()
+        with torch.autocast(states.device.type, enabled=False):
+            document = states.float()
             if candidates is None:
                 found = aplc_topk(self.head, document, k, allowed=allowed)
             else:

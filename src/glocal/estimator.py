@@ -1,0 +1,119 @@
+"""The scikit-learn estimator contract, without scikit-learn: parameters, tags, errors."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import Any, NoReturn, Self
+
+from glocal.config import Recipe
+from glocal.errors import ConfigError, GlocalError, did_you_mean
+
+__all__ = ["Estimator", "NotFittedError", "merge_settings", "raise_not_fitted"]
+
+
+class NotFittedError(GlocalError, ValueError, AttributeError):
+    """A tagger was asked for predictions before `fit` or `load`.
+
+    Where scikit-learn is in use, the error raised is also scikit-learn's `NotFittedError`.
+    """
+
+
+class Estimator:
+    """Base of estimators: `__init__` only stores parameters, which can be read and changed."""
+
+    overrides: Mapping[str, Any] | None
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of `__init__`, as they were given.
+
+        Example:
+            >>> Tagger(k=3).get_params()["k"]
+            3
+        """
+        return {name: getattr(self, name) for name in self._defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters of `__init__`; `overrides__NAME` changes one setting of the recipe.
+
+        Raises:
+            ConfigError: When a name is not one of them.
+
+        Example:
+            >>> Tagger("fast").set_params(k=3, overrides__train__seed=7)
+            Tagger(recipe='fast', overrides={'train.seed': 7}, k=3)
+        """
+        valid, prefix = list(self._defaults()), "overrides__"
+        settings = {name: params.pop(name) for name in list(params) if name.startswith(prefix)}
+        unknown = [name for name in params if name not in valid]
+        if unknown:
+            raise ConfigError(
+                [
+                    f"{type(self).__name__} has no parameter '{name}'{did_you_mean(name, valid)}; "
+                    f"it has {', '.join(valid)}"
+                    for name in unknown
+                ]
+            )
+        vars(self).update(params)
+        if settings:
+            changed = {k.removeprefix(prefix).replace("__", "."): v for k, v in settings.items()}
+            self.overrides = {**(self.overrides or {}), **changed}
+        return self
+
+    def __repr__(self) -> str:
+        shown = {name: _shown(getattr(self, name)) for name in self._defaults()}
+        changed = [
+            f"{name}={shown[name]}"
+            for name, default in self._defaults().items()
+            if shown[name] != repr(default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "predictor_" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(
+            # No `classifier`: scikit-learn would then look for one class a text in `y`.
+            estimator_type=None,
+            target_tags=TargetTags(required=True, multi_output=True),
+            input_tags=InputTags(one_d_array=True, two_d_array=False, string=True),
+            no_validation=True,
+        )
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        return {parameter.name: parameter.default for parameter in parameters}
+
+
+def _shown(value: Any) -> str:
+    """Return a value in one line: all settings of a recipe would fill a page."""
+    return f"<{value.system} recipe>" if isinstance(value, Recipe) else repr(value)
+
+
+def raise_not_fitted(message: str) -> NoReturn:
+    """Raise an error that scikit-learn also knows, where it is in use."""
+    theirs = sys.modules.get("sklearn.exceptions")
+    if theirs is None:  # then nobody can be waiting for scikit-learn's exception
+        raise NotFittedError(message)
+    both = type("NotFittedError", (NotFittedError, theirs.NotFittedError), {})
+    raise both(message)
+
+
+def merge_settings(mapping: dict[str, Any], overrides: Mapping[str, Any], where: str = "") -> None:
+    """Put dotted or nested overrides into nested mappings; unknown names stay, to be reported."""
+    for dotted, value in overrides.items():
+        *sections, key = dotted.split(".")
+        target = mapping
+        for section in sections:
+            target = target.setdefault(section, {})
+            if not isinstance(target, dict):
+                raise ConfigError(f"overrides: '{where}{dotted}': '{section}' is not a section")
+        if isinstance(value, Mapping) and isinstance(target.get(key), dict):
+            merge_settings(target[key], value, f"{where}{dotted}.")
+        else:
+            target[key] = value

@@ -1,0 +1,58 @@
+"""Files of a `Tagger`: its settings beside the model, and a model that goes with the object."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from glocal.data.atomic import atomic_write
+from glocal.errors import ModelError
+
+__all__ = ["TemporaryHome", "read_files", "read_settings", "write_settings"]
+
+_SETTINGS = "tagger.json"
+
+
+class TemporaryHome:
+    """A place for a model directory that is removed with this object, or at exit.
+
+    Args:
+        files: The content of its files by their path, where they are known already.
+    """
+
+    def __init__(self, files: Mapping[str, bytes] | None = None) -> None:
+        folder = tempfile.mkdtemp(prefix="glocal-tagger-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = Path(folder, "model")
+        for name, content in (files or {}).items():
+            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.path / name).write_bytes(content)
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    """Return the content of every file below a folder by its path."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Write a tagger's own settings into a model directory."""
+    with atomic_write(folder / _SETTINGS) as file:
+        file.write(json.dumps(settings, indent=2).encode() + b"\n")
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Read a tagger's own settings; a model that `glocal train` wrote has none."""
+    path = folder / _SETTINGS
+    if not path.exists():
+        return {}
+    try:
+        settings: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {path}: {error}") from error
+    return settings

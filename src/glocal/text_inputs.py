@@ -1,0 +1,118 @@
+"""Texts and labels as Python users have them: lists, arrays, Series, indicator matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glocal.errors import DataError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+    from glocal.data.corpus import Corpus
+
+__all__ = ["as_corpus", "as_label_lists", "as_texts"]
+
+
+def as_texts(X: Any, name: str = "X") -> list[str]:
+    """Return texts as a list of strings.
+
+    Args:
+        X: A list, a tuple, an array, a Series or any other iterable of strings.
+        name: The argument's name, for messages.
+
+    Raises:
+        DataError: X is not a sequence of strings.
+    """
+    if isinstance(X, str | bytes):
+        raise DataError(f"{name} is a single text; expected a list of texts: [{name}]")
+    if hasattr(X, "columns"):
+        raise DataError(
+            f"{name} is a table with the columns {', '.join(map(str, X.columns))}; expected texts: "
+            f'pass one column, such as {name}["text"]'
+        )
+    if isinstance(X, Mapping) or not isinstance(X, Iterable):
+        raise DataError(f"{name} is of type {type(X).__name__}; expected a list of texts")
+    texts = list(X)
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(
+                f"{name}[{row}] is {text!r:.60} of type {type(text).__name__}; "
+                "expected a string: remove the row, or use '' for an empty text"
+            )
+    return [str(text) for text in texts]  # numpy's strings too become plain ones
+
+
+def as_corpus(X: Any, y: Any, name: str = "X") -> tuple[Corpus, bool]:
+    """Return texts with labels as a corpus, and whether the labels are whole numbers.
+
+    Args:
+        X: Texts.
+        y: Their labels, in any form `as_label_lists` takes.
+        name: The argument's name, for messages.
+
+    Raises:
+        DataError: Texts or labels cannot be used.
+    """
+    from glocal.data.corpus import Corpus
+
+    label_lists = as_label_lists(y)
+    kinds = {isinstance(label, int | np.integer) for labels in label_lists for label in labels}
+    if len(kinds) > 1:
+        raise DataError("the labels mix strings and whole numbers; use one of the two")
+    texts = as_texts(X, name)
+    if not texts:
+        raise DataError(f"{name} has no texts; expected at least one, with its labels")
+    return Corpus.from_texts(texts, label_lists, source=name), kinds == {True}
+
+
+def as_label_lists(y: Any) -> list[list[Any]]:
+    """Return the labels of each text as a list.
+
+    Args:
+        y: For each text a list, tuple, set or array of labels; or an indicator matrix of 0 and 1
+            (texts, labels), dense or sparse, whose column numbers are the labels; or such a table
+            (DataFrame), whose column names are.
+
+    Raises:
+        DataError: y has another form.
+    """
+    if y is None:
+        raise DataError("labels are required: y is None; pass for each text the list of its labels")
+    if hasattr(y, "columns"):
+        names = list(y.columns)
+        return [[names[column] for column in row] for row in _indicated(y.to_numpy())]
+    if hasattr(y, "tocsr"):
+        return _columns(y.tocsr(copy=True))
+    if not isinstance(y, list | tuple) and np.ndim(y) == 2:
+        return _indicated(y)
+    return [_labels_of(labels, row) for row, labels in enumerate(y)]
+
+
+def _labels_of(labels: Any, row: int) -> list[Any]:
+    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+        raise DataError(
+            f"y[{row}] is {labels!r:.60}; expected a list of labels, such as [{labels!r:.30}]"
+        )
+    # Sets have no order of their own; a fixed one keeps runs repeatable.
+    return sorted(labels, key=str) if isinstance(labels, set | frozenset) else list(labels)
+
+
+def _indicated(matrix: Any) -> list[list[int]]:
+    from scipy.sparse import csr_matrix
+
+    return _columns(csr_matrix(np.asarray(matrix, dtype=np.float32)))
+
+
+def _columns(matrix: csr_matrix) -> list[list[int]]:
+    """Return the columns that hold a 1 in each row of a matrix, which is changed."""
+    matrix.eliminate_zeros()
+    if not np.all(matrix.data == 1):
+        raise DataError(
+            f"an indicator matrix must hold 0 and 1 only; this one also holds {matrix.data.max():g}"
+        )
+    bounds = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
+    return [sorted(matrix.indices[start:stop].tolist()) for start, stop in bounds]
