@@ -68,10 +68,11 @@ def test_skipped_rows_are_counted_and_named(run, files, tmp_path):
     refused = run("train", path, "--out", tmp_path / "m", *TINY)
     assert refused.exit_code == 1
     assert f"{path}:5: " in refused.stderr
+    assert "add --skip-bad-rows to skip such rows" in refused.stderr
     assert not (tmp_path / "m").exists()
     accepted = run("train", path, "--out", tmp_path / "m", *TINY, "--skip-bad-rows")
     assert accepted.exit_code == 0, accepted.output
-    assert "1 row was left out" in accepted.stderr
+    assert "1 row was skipped" in accepted.stderr
     assert f"{path}:5: " in accepted.stderr
     assert "63 texts" in accepted.stderr
 
@@ -92,11 +93,6 @@ def test_row_without_labels_is_refused(run, tmp_path):
         ("latin.jsonl", '{"text": "caf\u00e9", "labels": ["a"]}\n'.encode("latin-1"), "UTF-8"),
         ("bad.jsonl", b'{"text": "a", "labels": ["b"]}\n{"text": \n', ":2: "),
         ("cut.parquet", b"PAR1 and no more", "cut.parquet"),
-        (
-            "twice.jsonl",
-            b'{"id": "1", "text": "a", "labels": ["b"]}\n' * 2,
-            "'1' is already taken",
-        ),
     ],
 )
 def test_bad_file_is_one_error(run, tmp_path, name, content, words):
@@ -185,3 +181,32 @@ def test_settings_that_cannot_be_meant(run, files, tmp_path, options, message):
     result = run("train", files.train, "--out", tmp_path / "m", *options)
     assert result.exit_code == 1
     assert message in result.stderr
+
+
+def test_ids_need_not_be_unique_or_present(run, files, tmp_path):
+    rows = [json.loads(line) for line in files.train.read_text().splitlines()]
+    for row in rows[:10]:
+        row["id"] = "same"
+    del rows[11]["id"]
+    path = write_jsonl(tmp_path / "ids.jsonl", rows)
+    result = run("train", path, "--recipe", "fast", "--out", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    inspected = run("data", "inspect", path)
+    assert inspected.exit_code == 1
+    assert "the id 'same' is that of an earlier row" in inspected.stdout
+
+
+def test_a_second_training_into_the_same_place_is_refused(run, files, tmp_path):
+    from glocal.data.atomic import exclusive
+
+    with exclusive(tmp_path / "m"):
+        result = run("train", files.train, "--recipe", "fast", "--out", tmp_path / "m")
+    assert result.exit_code == 1
+    assert f"another training is writing to {tmp_path / 'm'} (process " in result.stderr
+
+
+@pytest.mark.parametrize("out", [".", "/"])
+def test_the_current_folder_is_refused_before_texts_are_read(run, out):
+    result = run("train", "absent.jsonl", "--recipe", "fast", "--out", out)
+    assert result.exit_code == 1
+    assert f"a model cannot replace the folder {out}; give the path of a new one" in result.stderr

@@ -1,8 +1,10 @@
 import os
+import subprocess
+import sys
 
 import pytest
 
-from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
+from glocal.data.atomic import atomic_write, exclusive, replace_dir, temporary_dir
 
 
 def names(folder):
@@ -86,3 +88,23 @@ def test_temporary_dir_goes_when_the_block_fails(tmp_path):
     with pytest.raises(RuntimeError):
         fail_half_way()
     assert names(tmp_path) == []
+
+
+def test_a_lock_ends_with_the_process_that_holds_it(tmp_path):
+    script = (
+        "import os, sys; from glocal.data.atomic import exclusive\n"
+        "with exclusive(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "m")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as holder:  # fmt: skip
+        assert holder.stdout.readline() == "held\n"
+        refused = pytest.raises(BlockingIOError, match=f"process {holder.pid}")
+        with refused, exclusive(tmp_path / "m"):
+            pytest.fail("two processes hold the lock")
+        holder.kill()
+        holder.wait()
+        with exclusive(tmp_path / "m"):
+            pass
+    assert list(tmp_path.iterdir()) == []

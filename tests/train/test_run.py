@@ -363,3 +363,21 @@ def test_experts_weights_are_learnt_on_dev_and_stored(tmp_path):
 def test_the_mean_of_the_experts_on_request(tmp_path):
     train(tiny_recipe("glocalxml", "combine=mean"), tmp_path / "m", dev=DEV)
     assert not Predictor.load(tmp_path / "m", device="cpu").system.combination.weights
+
+
+def test_two_runs_into_one_place_are_kept_apart(tmp_path):
+    from glocal.data.atomic import exclusive
+
+    out = tmp_path / "m"
+    with exclusive(out), pytest.raises(ModelError, match=r"another training .*process \d+ holds"):
+        train(tiny_recipe("glocalxml"), out)
+    assert not out.exists()
+    train(tiny_recipe("glocalxml"), out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+
+
+@pytest.mark.parametrize("place", [".", "/", ""])
+def test_a_model_cannot_replace_the_current_folder(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="give the path of a new one"):
+        train(tiny_recipe("glocalxml"), place)

@@ -77,12 +77,15 @@ def train(
     plain = {"train.seed": seed, "train.epochs": epochs, "train.budget": budget}
     settings = load_recipe(recipe, _overrides(override or (), plain))
     check(settings, read_encoder_facts, has_label_table=labels is not None)
+
+    from glocal.train.run import check_target, fit
+
+    check_target(out, resume=resume, overwrite=overwrite)
     corpus = read_files(files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None
     label_table = _label_table(labels)
 
     from glocal.cli.training_progress import TrainingProgress
-    from glocal.train.run import fit
 
     with TrainingProgress() as progress:
         result = fit(

@@ -4,9 +4,11 @@
 - `replace_dir` does the same for a finished directory, keeping the old one until the new one is in
   place.
 
-Both flush to the disk before the rename, so that a crash or a power cut leaves the old content or
-the new one, never half of either. When writing fails (a full disk, an exception in the body) the
-temporary files are removed, the old content stays and the exception passes through.
+- `exclusive` lets one process at a time work on a path.
+
+The first two flush to the disk before the rename, so that a crash or a power cut leaves the old
+content or the new one, never half of either. When writing fails (a full disk, an exception in the
+body) the temporary files are removed, the old content stays and the exception passes through.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
-__all__ = ["atomic_write", "fsync_tree", "replace_dir", "temporary_dir"]
+__all__ = ["atomic_write", "exclusive", "fsync_tree", "replace_dir", "temporary_dir"]
 
 
 @contextlib.contextmanager
@@ -48,6 +50,56 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
             os.unlink(name)
         raise
     _fsync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def exclusive(path: str | Path) -> Iterator[None]:
+    """Keep other processes from working on `path` at the same time.
+
+    The lock is a file beside it, `PATH.lock`; the system releases it when a process is killed.
+
+    Raises:
+        BlockingIOError: Another process works on it; the message has its number.
+    """
+    target = Path(path).absolute()
+    lock = target.with_name(f"{target.name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with _open_locked(lock) as file:
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _open_locked(path: Path) -> IO[str]:
+    while True:
+        file = path.open("a+")
+        try:
+            _lock(file)
+            # The holder before may have removed the file after it was opened here.
+            if path.exists() and os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _lock(file: IO[str]) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not on Windows, where two runs are not kept apart
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        raise BlockingIOError(error.errno, f"process {file.read()} holds the lock") from error
+    except OSError:  # a file system without locks
+        return
 
 
 @contextlib.contextmanager

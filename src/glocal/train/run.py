@@ -9,13 +9,18 @@ Everything random depends on the recipe's seed; an interrupted run resumes to th
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from glocal.config import Recipe
 from glocal.config.resolve import ResolvedRecipe, check
+from glocal.data.atomic import exclusive
 from glocal.data.corpus import Corpus
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ModelError, Remedy, TrainingError
@@ -30,7 +35,10 @@ from glocal.train.planning import decide
 from glocal.train.single import final_metrics, set_up, train_system
 from glocal.vocabulary.label_table import LabelTable
 
-__all__ = ["FitResult", "fit"]
+__all__ = ["FitResult", "check_target", "fit"]
+
+
+Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,31 @@ class FitResult:
     seconds: float = 0.0
 
 
+def _one_at_a_time(fit: Callable[Arguments, FitResult]) -> Callable[Arguments, FitResult]:
+    """Let one run at a time write to a model directory; of several processes, the first locks."""
+
+    @functools.wraps(fit)
+    def locked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> FitResult:
+        out = Path(str(kwargs["out"]))
+        check_target(
+            out, resume=bool(kwargs.get("resume")), overwrite=bool(kwargs.get("overwrite"))
+        )
+        if os.environ.get("RANK", "0") != "0":
+            return fit(*args, **kwargs)
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(exclusive(out))
+            except BlockingIOError as error:
+                raise ModelError(
+                    f"another training is writing to {out} ({error.strerror}); wait for it, or "
+                    "choose another place"
+                ) from error
+            return fit(*args, **kwargs)
+
+    return locked
+
+
+@_one_at_a_time
 def fit(
     recipe: Recipe,
     train: Corpus,
@@ -73,7 +106,8 @@ def fit(
     checked = check(recipe, read_encoder_facts, has_label_table=label_table is not None)
     engine = Engine(device, recipe.train.precision)
     listener = listener if listener is not None and engine.is_main else TrainListener()
-    _check_target(target, folder, resume=resume, overwrite=overwrite)
+    # Again, as another run may have ended here since.
+    check_target(target, resume=resume, overwrite=overwrite)
     if not resume and engine.is_main:
         folder.remove()
     engine.wait()
@@ -138,9 +172,22 @@ def _check_kind(folder: RunFolder, *, members: int) -> None:
         )
 
 
-def _check_target(target: Path, folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
+def check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
+    """Check that a model can be written to a path.
+
+    Args:
+        target: The model directory to write.
+        resume: Whether an unfinished run may be there.
+        overwrite: Whether a model or an unfinished run may be there.
+
+    Raises:
+        ModelError: Something else is there.
+    """
     if target.exists() and not target.is_dir():
-        raise ModelError(f"{target} is a file; the model directory needs a place of its own")
+        raise ModelError(f"{target} is a file; give the path of a new folder")
+    if not target.name or target.resolve() == Path.cwd():
+        raise ModelError(f"a model cannot replace the folder {target}; give the path of a new one")
+
     if target.is_dir() and any(target.iterdir()):
         if not (target / "glocal.toml").is_file():
             raise ModelError(
@@ -150,6 +197,7 @@ def _check_target(target: Path, folder: RunFolder, *, resume: bool, overwrite: b
             raise ModelError(
                 f"{target} already holds a model", remedies=[Remedy("overwrite", "replace it")]
             )
+    folder = RunFolder(target)
     if folder.unfinished and not (resume or overwrite):
         raise ModelError(
             f"{folder.path} holds an unfinished run",
