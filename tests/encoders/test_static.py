@@ -9,7 +9,7 @@ import pytest
 from glocal.config import EncoderConfig, TeacherConfig
 from glocal.data.corpus import Corpus
 from glocal.encoders.loading import load_pretrained
-from glocal.encoders.static import StaticVectors, build_vectors, load_vectors
+from glocal.encoders.static import StaticVectors, build_vectors
 from glocal.encoders.word_lookup import EncoderLookup, VocabularyLookup
 from glocal.encoders.word_vectors import read_word_vectors, train_word_vectors, words_of
 from glocal.errors import DataError, MissingExtraError, ModelError
@@ -87,7 +87,7 @@ def test_token_embeddings_of_an_encoder():
     vectors = StaticVectors.of_encoder(model, tokenizer)
     table = model.get_input_embeddings().weight.detach().numpy()
     assert vectors.dimensions == table.shape[1]
-    np.testing.assert_array_equal(vectors.token_matrix(), table)
+    np.testing.assert_array_equal(vectors.matrix, table)
     text = "two words"
     ids = tokenizer.encode_batch([text], 100)[0][1:-1]  # without [CLS] and [SEP]
     assert vectors.token_ids([text])[0].tolist() == ids
@@ -123,7 +123,7 @@ def test_saved_vectors_give_the_same(tmp_path, kind):
     else:
         vectors = StaticVectors.of_encoder(*load_pretrained(EncoderConfig(name="random:tiny")))
     vectors.save(tmp_path / "deep" / "folder")
-    loaded = load_vectors(tmp_path / "deep" / "folder")
+    loaded = StaticVectors.load(tmp_path / "deep" / "folder")
     np.testing.assert_array_equal(loaded.embed(TEXTS), vectors.embed(TEXTS))
     assert loaded.fingerprint() == vectors.fingerprint()
     assert loaded.max_words == vectors.max_words
@@ -142,14 +142,14 @@ def test_damaged_vectors_are_one_clear_error(tmp_path, name, content):
     words().save(tmp_path)
     (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
     with pytest.raises(ModelError, match="cannot read the word vectors"):
-        load_vectors(tmp_path)
+        StaticVectors.load(tmp_path)
 
 
 def test_words_and_vectors_must_be_as_many(tmp_path):
     words().save(tmp_path)
     VocabularyLookup(WORDS[:3]).save(tmp_path)
     with pytest.raises(ModelError, match="3 words but 6 vectors"):
-        load_vectors(tmp_path)
+        StaticVectors.load(tmp_path)
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_word2vec_and_glove_files(tmp_path, header, zipped):
     path.write_bytes(gzip.compress(content) if zipped else content)
     vectors = read_word_vectors(path, max_words=9)
     assert vectors.lookup.vocabulary == ["cat", "dog", ". . ."]
-    np.testing.assert_allclose(vectors.token_matrix(), [[1, 2, 3], [-1, 0.5, 0.01], [4, 5, 6]])
+    np.testing.assert_allclose(vectors.matrix, [[1, 2, 3], [-1, 0.5, 0.01], [4, 5, 6]])
     assert vectors.max_words == 9
     kept = read_word_vectors(path, keep={"dog", "other"})
     assert kept.lookup.vocabulary == ["dog"]
@@ -251,7 +251,7 @@ def test_vectors_trained_on_the_texts():
     assert vectors.dimensions == 8
     assert seen == [(n, 5) for n in range(1, 6)]
     again = train_word_vectors(train, dimensions=8)
-    np.testing.assert_array_equal(again.token_matrix(), vectors.token_matrix())
+    np.testing.assert_array_equal(again.matrix, vectors.matrix)
     with pytest.raises(DataError, match="no word occurs 1 times"):
         train_word_vectors(Corpus.from_texts(["…"]), dimensions=8)
 

@@ -1,4 +1,7 @@
+import json
+
 import pytest
+from tokenizers import Tokenizer, models, processors
 
 from glocal.encoders.loading import load_pretrained
 from glocal.encoders.tokenizer import TextTokenizer
@@ -81,3 +84,39 @@ def test_offsets_are_characters_of_the_text():
     assert word_ids[0] is None
     assert word_ids[-1] is None
     assert len(ids) == len(offsets) == len(word_ids)
+
+
+def with_two_pad_tokens():
+    """A tokenizer of mpnet's kind: `[PAD]` is in the vocabulary, `<pad>` is the one declared."""
+    words = ["<s>", "<pad>", "</s>", "<unk>", "[PAD]", "the"]
+    backend = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return backend
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("tokenizer_config.json", {"pad_token": "<pad>"}),
+        ("tokenizer_config.json", {"pad_token": {"content": "<pad>", "lstrip": False}}),
+        ("special_tokens_map.json", {"pad_token": "<pad>"}),
+        ("tokenizer.json", None),
+    ],
+)
+def test_padding_is_the_declared_token(tmp_path, file, content):
+    backend = with_two_pad_tokens()
+    if content is None:
+        backend.enable_padding(pad_id=1, pad_token="<pad>")
+    else:
+        (tmp_path / file).write_text(json.dumps(content))
+    backend.save(str(tmp_path / "tokenizer.json"))
+    assert TextTokenizer.load(tmp_path).facts.pad_id == 1
+
+
+@pytest.mark.parametrize("content", ["[", "[]", '{"pad_token": null}', '{"pad_token": "<no>"}'])
+def test_without_a_declared_token_padding_is_a_usual_one(tmp_path, content):
+    with_two_pad_tokens().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(content)
+    assert TextTokenizer.load(tmp_path).facts.pad_id == 4

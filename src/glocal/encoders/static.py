@@ -1,13 +1,12 @@
-"""Static word vectors: a vector for each token, whatever stands around it.
+"""Static word vectors: one vector for each token, independent of its context.
 
-- From an encoder's token embeddings, from a word2vec or GloVe text file (`word_files.py`), or
-  trained on a corpus with gensim (`word_training.py`).
-- A text is read word by word (words as white space separates them), and a word's tokens do not
-  depend on its neighbours: each distinct word is looked up once, which makes 45,000 texts of 500
-  words a matter of seconds.
-- The vector of a text is the mean of its tokens' (TReaderXML Eq. 1), weighted by rarity if asked.
-  It depends on the text alone, to the last bit, not on the texts embedded along with it.
-- Tokens without a vector are left out; a text without any other has the zero vector.
+- They come from an encoder's token embeddings, from a word2vec or GloVe text file, or from training
+  on a corpus with gensim (`word_vectors.py`).
+- A text is read word by word, split at white space, and a word's tokens do not depend on its
+  neighbours: each distinct word is looked up once, so that 45,000 texts of 500 words take seconds.
+- The vector of a text is the mean of its tokens' vectors (TReaderXML Eq. 1), weighted by rarity if
+  asked. It depends on the text alone, to the last bit, not on the other texts of a batch.
+- Tokens without a vector are skipped; a text without any other has the zero vector.
 - On disk: a JSON file, a safetensors file, and the tokenizer or the words; nothing is executed.
 """
 
@@ -19,7 +18,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,56 +31,26 @@ if TYPE_CHECKING:
     from glocal.config import EncoderConfig, TeacherConfig
     from glocal.data.corpus import Corpus
 
-__all__ = [
-    "WEIGHTINGS",
-    "StaticVectors",
-    "TextVectors",
-    "build_vectors",
-    "is_vector_file",
-    "load_vectors",
-]
+__all__ = ["WEIGHTINGS", "StaticVectors", "build_vectors", "is_vector_file"]
 
 WEIGHTINGS = ("mean", "idf", "tfidf")
 BATCH_TEXTS = 1024
 MOST_CACHED_WORDS = 1_000_000
-LONGEST_CACHED_WORD = 64  # characters; longer ones are rarely met again
+LONGEST_CACHED_WORD = 64  # characters; longer words rarely occur again
 FORMAT_VERSION = 1
-FILE_ENDINGS = (".txt", ".vec", ".gz", ".bin")  # no encoder is called so
+FILE_ENDINGS = (".txt", ".vec", ".gz", ".bin")  # no encoder has such a name
 META_FILE, TENSORS_FILE = "vectors.json", "vectors.safetensors"
-
-
-class TextVectors(Protocol):
-    """What a teacher needs of word vectors."""
-
-    @property
-    def dimensions(self) -> int:
-        """The width of a vector."""
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The vector of each text, (n, D); zero where no word is known."""
-
-    def weigh(self, texts: Sequence[str]) -> Any:
-        """The weight of each token in each text: a float32 CSR matrix (n, V)."""
-
-    def token_matrix(self) -> NDArray[np.float32]:
-        """The vector of each token, (V, D)."""
-
-    def fingerprint(self) -> str:
-        """A name that changes whenever the vector of some text does."""
-
-    def save(self, folder: str | Path) -> None:
-        """Write the vectors into a folder."""
 
 
 class StaticVectors:
     """A vector for each token, and how texts are made of tokens.
 
     Args:
-        lookup: Gives the tokens of a word.
+        lookup: Returns the tokens of a word.
         matrix: (V, D) the vector of each token.
         weights: (V,) the weight of each token in a text's vector; equal by default.
         damped: Whether a token that occurs c times in a text counts 1 + ln c times.
-        max_words: The words read of each text.
+        max_words: Number of words read of each text.
     """
 
     def __init__(
@@ -103,39 +72,35 @@ class StaticVectors:
 
     @classmethod
     def of_encoder(cls, model: Any, tokenizer: Any, *, max_words: int = 500) -> StaticVectors:
-        """The token embeddings of an encoder.
+        """Take the token embeddings of an encoder.
 
         Args:
             model: A Hugging Face encoder.
             tokenizer: Its `glocal.encoders.tokenizer.TextTokenizer`.
-            max_words: The words read of each text.
+            max_words: Number of words read of each text.
         """
         matrix = model.get_input_embeddings().weight.detach().cpu().float().numpy().copy()
         return cls(EncoderLookup(tokenizer.backend, len(matrix)), matrix, max_words=max_words)
 
     @property
     def dimensions(self) -> int:
-        """The width of a vector."""
+        """Width of a vector."""
         return int(self.matrix.shape[1])
-
-    def token_matrix(self) -> NDArray[np.float32]:
-        """The vector of each token, (V, D)."""
-        return self.matrix
 
     def token_ids(
         self, texts: Sequence[str], max_words: int | None = None
     ) -> list[NDArray[np.int32]]:
-        """The tokens of each text that have a vector, in order.
+        """Return the tokens of each text that have a vector, in order.
 
         Args:
             texts: The texts.
-            max_words: The words read of each; as many as for `embed` by default.
+            max_words: Number of words read of each; that of `embed` by default.
         """
         flat, offsets = self._tokens(texts, self.max_words if max_words is None else max_words)
         return np.split(flat, offsets[1:-1]) if texts else []
 
     def counts(self, texts: Sequence[str]) -> Any:
-        """How often each token occurs in each text: a float32 CSR matrix (n, V)."""
+        """Return the count of each token in each text: a float32 CSR matrix (n, V)."""
         from scipy.sparse import csr_matrix
 
         flat, offsets = self._tokens(texts, self.max_words)
@@ -145,13 +110,13 @@ class StaticVectors:
         return matrix
 
     def weigh(self, texts: Sequence[str]) -> Any:
-        """The weight of each token in each text: a float32 CSR matrix (n, V), counts damped."""
+        """Return the weight of each token in each text, counts damped: float32 CSR (n, V)."""
         counts = self.counts(texts)
         counts.data = (1 + np.log(counts.data)) * self.weights[counts.indices]
         return counts
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The vector of each text, (n, D); zero where no word is known."""
+        """Return the vector of each text, (n, D); zero where no word is known."""
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for start in range(0, len(texts), BATCH_TEXTS):
             stop = start + BATCH_TEXTS
@@ -168,26 +133,26 @@ class StaticVectors:
     def weighted(
         self, weighting: str, *, frequencies: NDArray[np.int64], n_texts: int
     ) -> StaticVectors:
-        """The same vectors with other weights of tokens in a text's vector.
+        """Return the same vectors with other weights of tokens.
 
         Args:
             weighting: `mean` (equal weights, as in the paper), `idf`, or `tfidf` (counts damped).
-            frequencies: (V,) in how many of the training texts each token occurs.
-            n_texts: How many training texts there are.
+            frequencies: (V,) number of training texts with each token.
+            n_texts: Number of training texts.
         """
         assert weighting in WEIGHTINGS, weighting
-        # Above 0 even for a token of every text: a text of nothing else is still a text.
+        # Above 0 even for a token of every text, so that a text of nothing else has a vector.
         rarity = np.log((1 + n_texts) / (0.5 + frequencies))
         weights = None if weighting == "mean" else rarity
         damped = weighting == "tfidf"
         other = StaticVectors(
             self.lookup, self.matrix, weights=weights, damped=damped, max_words=self.max_words
         )
-        other._cache = self._cache  # the words met while counting are met again
+        other._cache = self._cache  # the words counted before occur again
         return other
 
     def fingerprint(self) -> str:
-        """A name that changes whenever the vector of some text does."""
+        """Identify the vectors: changes whenever the vector of some text does."""
         if self._fingerprint is None:
             digest = hashlib.blake2b(digest_size=16)
             digest.update(f"{self.lookup.fingerprint} {self.damped} {self.max_words}".encode())
@@ -198,7 +163,7 @@ class StaticVectors:
         return self._fingerprint
 
     def save(self, folder: str | Path) -> None:
-        """Write the vectors into a folder, which is made if need be."""
+        """Write the vectors into a folder, which is created if need be."""
         from safetensors.numpy import save
 
         target = Path(folder)
@@ -236,18 +201,18 @@ class StaticVectors:
                 damped=damped,
                 max_words=max_words,
             )
-        except Exception as error:  # whatever goes wrong, the folder is not what was saved
+        except Exception as error:  # any failure means that the folder is not what was saved
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ModelError(f"cannot read the word vectors in {source}: {reason}") from error
 
     def _tokens(
         self, texts: Sequence[str], max_words: int
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The tokens of all texts one after another, and where each text starts and ends."""
+        """Return the tokens of all texts one after another, and the bounds of each text."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        # Arrow splits and numbers the words: with Python's own strings this took longest.
+        # Arrow splits and numbers the words: with Python strings this was the slowest part.
         trimmed = pc.utf8_trim_whitespace(pa.array(texts, pa.large_string()))
         split = pc.utf8_split_whitespace(trimmed, max_splits=max_words)
         words = pc.list_slice(split, 0, max_words)
@@ -258,7 +223,7 @@ class StaticVectors:
         return tokens, np.append(0, ends)[np.append(0, np.cumsum(n_words))]
 
     def _pieces(self, words: list[str]) -> list[Sequence[int]]:
-        """The tokens of each word, from the cache where it was met before."""
+        """Return the tokens of each word, from the cache where it occurred before."""
         if len(self._cache) > MOST_CACHED_WORDS:
             self._cache = {}
         cache = self._cache
@@ -276,13 +241,13 @@ def build_vectors(
     extra: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> StaticVectors:
-    """The word vectors a recipe asks for, weighted by how rare tokens are in the training texts.
+    """Build the word vectors of a recipe, weighted by the rarity of tokens in the training texts.
 
     Args:
-        config: Where the vectors come from and how they are weighted.
+        config: Source and weighting of the vectors.
         encoder: The run's encoder, whose token embeddings are the default.
         train: The training texts.
-        extra: Further texts whose words are kept of a file, such as the names of labels.
+        extra: More texts whose words are read from a file, such as the names of labels.
         progress: Called with (done, total) while vectors are trained.
     """
     vectors = _source(config, encoder, train, extra, progress)
@@ -297,11 +262,6 @@ def build_vectors(
 def is_vector_file(source: str) -> bool:
     """Return whether `teacher.vectors` names a file, not an encoder."""
     return Path(source).is_file() or source.endswith(FILE_ENDINGS)
-
-
-def load_vectors(folder: str | Path) -> StaticVectors:
-    """Read vectors written by `StaticVectors.save`."""
-    return StaticVectors.load(folder)
 
 
 def _source(
@@ -333,7 +293,7 @@ def _source(
 def _ragged_take(
     rows: Sequence[Sequence[int]], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The rows at some positions, one after another, and where each ends."""
+    """Return the rows at some positions, one after another, and the end of each."""
     lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
     flat = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=int(lengths.sum()))
     starts = np.cumsum(lengths) - lengths

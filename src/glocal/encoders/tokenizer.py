@@ -1,13 +1,16 @@
 """A fast tokenizer and the few facts about it that batching and pooling need.
 
-- reads `tokenizer.json`; transformers is asked only when a model has no such file;
-- finds out by encoding an empty text where [CLS] stands (XLNet: last) and which segment id it has;
-- its fingerprint keys the token cache.
+- Reads `tokenizer.json`; transformers is used only for models without such a file.
+- The padding token is the declared one: that of `tokenizer_config.json`, `special_tokens_map.json`
+  or `tokenizer.json` itself; usual names are tried last.
+- The position of [CLS] (XLNet: last) and its segment id are read off an encoded empty text.
+- Its fingerprint is part of the key of the token cache.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,7 +29,7 @@ _CLS_TOKENS = ("[CLS]", "<cls>", "<s>")
 
 @dataclass(frozen=True)
 class TokenizerFacts:
-    """What batching and pooling must know; stored in the model directory."""
+    """Facts that batching and pooling depend on; stored in the model directory."""
 
     pad_id: int
     cls_last: bool = False
@@ -38,34 +41,43 @@ class TextTokenizer:
 
     Args:
         backend: The tokenizer proper. Its own padding and truncation are switched off.
-        facts: Where known already; found out otherwise.
+        facts: Its facts; detected by default.
+        pad_token: The declared padding token.
     """
 
-    def __init__(self, backend: Tokenizer, facts: TokenizerFacts | None = None) -> None:
+    def __init__(
+        self,
+        backend: Tokenizer,
+        facts: TokenizerFacts | None = None,
+        *,
+        pad_token: str | None = None,
+    ) -> None:
+        declared = [pad_token, (backend.padding or {}).get("pad_token")]
         backend.no_padding()
         backend.no_truncation()
         self.backend = backend
         self._lock = threading.Lock()  # its truncation must not change while it is used
-        self.facts = _find_facts(backend) if facts is None else facts
+        self.facts = _find_facts(backend, declared) if facts is None else facts
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
         self.fingerprint = hashlib.blake2b(backend.to_str().encode(), digest_size=16).hexdigest()
 
     @classmethod
     def load(cls, folder: str | Path, facts: Mapping[str, Any] | None = None) -> TextTokenizer:
-        """From a folder with a `tokenizer.json`, or with files transformers can convert.
+        """Read a folder with a `tokenizer.json`, or with files transformers can convert.
 
         Args:
             folder: A model directory or an encoder's folder.
-            facts: What a model directory says about its tokenizer, which it always carries.
+            facts: The facts stored in a model directory.
         """
         path = Path(folder) / "tokenizer.json"
         known = None if facts is None else TokenizerFacts(**facts)
         if not path.is_file():
             if known is not None:
                 raise ModelError(f"there is no {path}; the model directory is incomplete")
-            return cls(_convert(str(folder)))
+            return _convert(str(folder))
         try:
-            return cls(Tokenizer.from_file(str(path)), known)
+            backend = Tokenizer.from_file(str(path))
+            return cls(backend, known, pad_token=_declared_pad_token(Path(folder)))
         except Exception as error:  # tokenizers raises plain Exception
             raise ModelError(f"cannot read the tokenizer {path}: {error}") from error
 
@@ -74,22 +86,22 @@ class TextTokenizer:
         path.write_text(self.backend.to_str(), encoding="utf-8")
 
     def facts_mapping(self) -> dict[str, Any]:
-        """The facts as a plain mapping, for the model directory."""
+        """Return the facts for the model directory."""
         return asdict(self.facts)
 
     def special_tokens(self) -> tuple[int, int]:
-        """How many special tokens are put before a text, and how many after it."""
+        """Return the number of special tokens before a text, and after it."""
         self.backend.no_truncation()
         mask = self.backend.encode("a").special_tokens_mask
         if 0 not in mask:
             raise ConfigError(
                 "the encoder's tokenizer has no token for 'a', so its special tokens cannot be "
-                "told from a text's; set encoder.document_length=0"
+                "detected; set encoder.document_length=0"
             )
         return mask.index(0), mask[::-1].index(0)
 
     def encode_batch(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Token ids of each text, cut so that special tokens still fit."""
+        """Return the token ids of each text, truncated so that special tokens still fit."""
         with self._lock:
             self.backend.enable_truncation(max_length)
             return [e.ids for e in self.backend.encode_batch_fast(list(texts))]
@@ -97,14 +109,14 @@ class TextTokenizer:
     def encode_with_offsets(
         self, text: str, max_length: int
     ) -> tuple[list[int], list[tuple[int, int]], list[int | None]]:
-        """Ids, character spans and word numbers; special tokens have an empty span."""
+        """Return ids, character spans and word numbers; special tokens have an empty span."""
         with self._lock:
             self.backend.enable_truncation(max_length)
             encoding = self.backend.encode(text)
         return encoding.ids, encoding.offsets, encoding.word_ids
 
 
-def _convert(name: str) -> Tokenizer:
+def _convert(name: str) -> TextTokenizer:
     from transformers import AutoTokenizer
 
     try:
@@ -115,11 +127,25 @@ def _convert(name: str) -> Tokenizer:
     backend: Tokenizer | None = getattr(converted, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(f"'{name}' has no fast tokenizer (a tokenizer.json is needed)")
-    return backend
+    return TextTokenizer(backend, pad_token=converted.pad_token)
 
 
-def _find_facts(backend: Tokenizer) -> TokenizerFacts:
-    pad = next((i for t in _PAD_TOKENS if (i := backend.token_to_id(t)) is not None), 0)
+def _declared_pad_token(folder: Path) -> str | None:
+    """Return the padding token that an encoder's files declare."""
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        try:
+            token = json.loads((folder / name).read_text("utf-8")).get("pad_token")
+        except (OSError, ValueError, AttributeError):
+            continue
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str):
+            return token
+    return None
+
+
+def _find_facts(backend: Tokenizer, declared: Sequence[str | None]) -> TokenizerFacts:
+    tokens = [token for token in (*declared, *_PAD_TOKENS) if token is not None]
+    pad = next((i for t in tokens if (i := backend.token_to_id(t)) is not None), 0)
     empty = backend.encode("")
     cls = next((i for t in _CLS_TOKENS if (i := backend.token_to_id(t)) in empty.ids), None)
     position = empty.ids.index(cls) if cls is not None else 0

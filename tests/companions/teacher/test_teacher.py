@@ -12,7 +12,7 @@ from glocal.companions.teacher.teacher_model import Teacher
 from glocal.companions.teacher.votes import Scopes
 from glocal.config import Recipe, TeacherConfig
 from glocal.data.corpus import Corpus
-from glocal.errors import ConfigError, ModelError
+from glocal.errors import ModelError
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelEntry, LabelTable
 from tests.companions.teacher.words import WORDS, make_teacher, scope_dict, word_vectors
@@ -165,11 +165,6 @@ def test_words_are_compared_by_damped_count_and_the_heaviest_alone():
         abs=1e-5,
     )
     assert list(found) == ["a", "d", "b"]
-
-
-def test_words_are_never_searched_approximately():
-    with pytest.raises(ConfigError, match=r"teacher\.index=exact"):
-        make_teacher(TEXTS, LABELS, similarity="words", index="hnsw")
 
 
 def test_labels_below_the_minimum_do_not_vote():

@@ -45,7 +45,7 @@ from glocal.companions.teacher.votes import Scopes, scopes_from_neighbours, vote
 from glocal.companions.teacher.word_index import WordIndex
 from glocal.config import Recipe, TeacherConfig
 from glocal.data.cache import Arrays, cached_arrays
-from glocal.encoders.static import StaticVectors, load_vectors
+from glocal.encoders.static import StaticVectors
 from glocal.errors import DataError, ModelError
 from glocal.progress import Progress, StagedProgress
 
@@ -301,7 +301,7 @@ class Teacher(Companion):
             config, made_with = TeacherConfig(**meta["config"]), str(meta["vectors"])
             known = KnownLabels.load(source / LABELS_FILE)
             texts = IndexedTexts.load(source / TEXTS_FILE, n_labels=len(known))
-            vectors = load_vectors(source / VECTORS_FOLDER)
+            vectors = StaticVectors.load(source / VECTORS_FOLDER)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
             reason = str(error).splitlines()[0]
             raise ModelError(f"the teacher in {source} is damaged: {reason}") from error
@@ -311,7 +311,7 @@ class Teacher(Companion):
             raise ModelError(f"the teacher in {source} was fitted with other word vectors")
         index: SimilarityIndex | WordIndex
         if config.similarity == "words":
-            n_words = len(vectors.token_matrix())
+            n_words = len(vectors.matrix)
             index = WordIndex.load(source, n_words=n_words, heaviest=config.heaviest)
         else:
             index = SimilarityIndex.load(source, kind=config.index, effort=config.effort)

@@ -24,7 +24,7 @@ from glocal.errors import ModelError, require
 
 if TYPE_CHECKING:
     from glocal.companions.teacher.pruning import PrunedSearch
-    from glocal.encoders.static import TextVectors
+    from glocal.encoders.static import StaticVectors
 
 __all__ = ["SimilarityIndex"]
 
@@ -92,7 +92,9 @@ class SimilarityIndex:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def queries(self, texts: Sequence[str], own: Rows, vectors: TextVectors) -> NDArray[np.float32]:
+    def queries(
+        self, texts: Sequence[str], own: Rows, vectors: StaticVectors
+    ) -> NDArray[np.float32]:
         """Texts as this index compares them, (n, D).
 
         Args:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.encoders.static import TextVectors
+from glocal.encoders.static import StaticVectors
 from glocal.errors import ModelError
 
 __all__ = ["WordIndex"]
@@ -46,7 +46,7 @@ class WordIndex:
     def of_texts(
         cls,
         batches: Iterable[Sequence[str]],
-        vectors: TextVectors,
+        vectors: StaticVectors,
         *,
         heaviest: int,
         progress: Callable[[int], None] | None = None,
@@ -75,7 +75,7 @@ class WordIndex:
         """An index of some of its texts."""
         return WordIndex(self.words[rows], heaviest=self.heaviest)
 
-    def queries(self, texts: Sequence[str], own: Rows, vectors: TextVectors) -> Any:
+    def queries(self, texts: Sequence[str], own: Rows, vectors: StaticVectors) -> Any:
         """Texts as this index compares them, (n, V).
 
         Args:
