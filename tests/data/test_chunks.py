@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from glocal.data.chunks import Chunking, tail_of
+from glocal.data.chunks import Chunking, continuation_of
 from tests.collating import collate
 
 CLS, SEP = 101, 102
@@ -31,8 +31,8 @@ def test_every_token_is_read_once_and_chunks_overlap_as_asked(chunking, lengths,
     assume(chunking.step > 0)
     before, after = chunking.before, chunking.after
     documents = [np.arange(n + before + after) for n in lengths]
-    tail = tail_of(documents, chunking, pad_id=-7, multiple=multiple)
-    assert (tail is None) == all(len(d) <= chunking.window for d in documents)
+    continuation = continuation_of(documents, chunking, pad_id=-7, multiple=multiple)
+    assert (continuation is None) == all(len(d) <= chunking.window for d in documents)
     for row, tokens in enumerate(documents):
         first, chunks = chunking.first(tokens), list(chunking.beyond(tokens))
         end, read = len(tokens) - after, list(first)
@@ -49,11 +49,11 @@ def test_every_token_is_read_once_and_chunks_overlap_as_asked(chunking, lengths,
             stop += new
         assert sorted(read) == list(range(len(tokens)))
         assert read == chunking.order(len(tokens)).tolist()
-        if tail is not None:
-            places, numbers = tail.places[row], tail.chunks[row]
-            found = tail.input_ids.flatten()[places[places >= 0]]
+        if continuation is not None:
+            places, numbers = continuation.places[row], continuation.chunks[row]
+            found = continuation.input_ids.flatten()[places[places >= 0]]
             assert found.tolist() == read[chunking.window :]
-            kept = tail.input_ids[numbers[numbers >= 0]].tolist()
+            kept = continuation.input_ids[numbers[numbers >= 0]].tolist()
             assert kept == [chunk.tolist() for chunk, _ in chunks]
 
 
@@ -75,40 +75,40 @@ def test_shapes_are_few_where_they_are_to_be_recorded():
     shapes = set()
     for extra in range(1, 33):
         documents = [document(12 + extra), document(12), *[document(12 + max(1, extra - 3))] * 6]
-        tail = tail_of(documents, chunking, pad_id=0, multiple=32)
-        assert tail.input_ids.shape[0] % 8 == 0
-        shapes.add(tuple(tuple(t.shape) for t in tail.tensors()))
+        continuation = continuation_of(documents, chunking, pad_id=0, multiple=32)
+        assert continuation.input_ids.shape[0] % 8 == 0
+        shapes.add(tuple(tuple(t.shape) for t in continuation.tensors()))
     assert len(shapes) <= 4
     assert {places for _, places, _ in shapes} == {(8, 32)}
 
 
 def test_one_document_has_no_padding():
     chunking = Chunking(window=12, overlap=2, before=1, after=1)
-    tail = tail_of([document(29)], chunking, pad_id=0, multiple=64)
-    assert tail.input_ids.shape == (3, 12)
-    assert tail.places.shape == (1, 17)
-    assert (tail.places >= 0).all()
+    continuation = continuation_of([document(29)], chunking, pad_id=0, multiple=64)
+    assert continuation.input_ids.shape == (3, 12)
+    assert continuation.places.shape == (1, 17)
+    assert (continuation.places >= 0).all()
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_a_batch_carries_the_tail_along(left):
+def test_a_batch_carries_the_continuation_along(left):
     chunking = Chunking(window=6, overlap=1, before=1, after=1)
     documents = [document(15), document(4)]
     options = {"pad_id": 9, "left": left, "chunking": chunking, "multiple": 1}
     batch = collate(documents, np.array([1, 0]), **options)
     assert batch.input_ids.shape == (2, 6)
     assert batch.input_ids[1].tolist() == [CLS, 1000, 1001, 1002, 1003, SEP]
-    assert (batch.tail.places[0] == -1).all()
+    assert (batch.continuation.places[0] == -1).all()
     assert len(batch.tensors()) == 6
     swapped = collate(documents, np.array([0, 1]), **options)
     copy = batch.clone()
     copy.copy_(swapped)
-    assert copy.tail.places.equal(swapped.tail.places)
-    assert not batch.tail.places.equal(swapped.tail.places)
+    assert copy.continuation.places.equal(swapped.continuation.places)
+    assert not batch.continuation.places.equal(swapped.continuation.places)
 
 
-def test_a_batch_of_short_documents_has_no_tail():
+def test_a_batch_of_short_documents_has_no_continuation():
     chunking = Chunking(window=6, overlap=1, before=1, after=1)
     batch = collate([document(6)], np.array([0]), pad_id=0, left=False, chunking=chunking)
-    assert batch.tail is None
+    assert batch.continuation is None
     assert len(batch.tensors()) == 3

@@ -47,7 +47,7 @@ def load(kind, request):
     return model.eval(), tokenizer
 
 
-def encoder_of(kind, request, *, layers, tail_layers, mean_document=False, **options):
+def encoder_of(kind, request, *, layers, further_layers, mean_document=False, **options):
     model, tokenizer = load(kind, request)
     chunking = Chunking(WINDOW, OVERLAP, *tokenizer.special_tokens())
     facts = tokenizer.facts
@@ -56,7 +56,7 @@ def encoder_of(kind, request, *, layers, tail_layers, mean_document=False, **opt
         layers,
         cls_last=facts.cls_last,
         cls_type_id=facts.cls_type_id,
-        long_documents=LongDocuments(chunking, tail_layers, mean_document=mean_document),
+        long_documents=LongDocuments(chunking, further_layers, mean_document=mean_document),
         **options,
     )
     return encoder.eval(), tokenizer
@@ -90,14 +90,14 @@ KINDS = ["bert", "roberta", "xlnet", "modernbert"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_tokens_are_those_of_the_model_run_on_each_chunk(kind, layer, request):
-    encoder, tokenizer = encoder_of(kind, request, layers=[layer, 2], tail_layers=(layer,))
+    encoder, tokenizer = encoder_of(kind, request, layers=[layer, 2], further_layers=(layer,))
     model, _ = load(kind, request)  # the same weights, uncut
     Encoder(model, [2])  # `hidden_states` of an encoder that goes no higher than layer 2
     batch, tokens = batch_of(encoder, tokenizer, TEXTS)
     with torch.no_grad():
         features = encoder(batch)
         states, mask = features.tokens(layer)
-    assert batch.tail is not None
+    assert batch.continuation is not None
     for row, document in enumerate(tokens):
         first = encoder.chunking.first(document)
         expected = [by_hand(model, first, tokenizer.facts)[layer]]
@@ -118,7 +118,7 @@ def test_tokens_are_those_of_the_model_run_on_each_chunk(kind, layer, request):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_chunk_is_what_the_tokenizer_cuts(kind, request):
-    encoder, tokenizer = encoder_of(kind, request, layers=[1], tail_layers=(1,))
+    encoder, tokenizer = encoder_of(kind, request, layers=[1], further_layers=(1,))
     whole = [np.array(ids) for ids in tokenizer.encode_batch(TEXTS, 64)]
     cut = tokenizer.encode_batch(TEXTS, WINDOW)
     assert [encoder.chunking.first(tokens).tolist() for tokens in whole] == cut
@@ -129,7 +129,7 @@ def test_the_first_chunk_is_what_the_tokenizer_cuts(kind, request):
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_the_document_can_be_the_mean_of_its_chunks(kind, pooling, request):
     encoder, tokenizer = encoder_of(
-        kind, request, layers=[1, 2], tail_layers=(1, 2), mean_document=True, pooling=pooling
+        kind, request, layers=[1, 2], further_layers=(1, 2), mean_document=True, pooling=pooling
     )
     batch, tokens = batch_of(encoder, tokenizer, TEXTS)
     with torch.no_grad():
@@ -144,15 +144,15 @@ def test_the_document_can_be_the_mean_of_its_chunks(kind, pooling, request):
         torch.testing.assert_close(found[row], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_only_the_layers_needed_are_run_on_the_tail(request):
-    encoder, tokenizer = encoder_of("bert", request, layers=[1, 2], tail_layers=(1,))
+def test_only_the_layers_needed_are_run_on_the_continuation(request):
+    encoder, tokenizer = encoder_of("bert", request, layers=[1, 2], further_layers=(1,))
     ran = []
     for number, layer in enumerate(encoder.model.encoder.layer):
         layer.register_forward_hook(
             lambda _, args, __, number=number: ran.append((number, len(args[0])))
         )
     batch, _ = batch_of(encoder, tokenizer, TEXTS[:2])
-    n_chunks = len(batch.tail.input_ids)
+    n_chunks = len(batch.continuation.input_ids)
     encoder(batch)
     assert n_chunks != 2
     assert ran == [(0, 2), (1, 2), (0, n_chunks)]
@@ -162,18 +162,18 @@ def test_only_the_layers_needed_are_run_on_the_tail(request):
     assert all(name.startswith("model.") for name in names)
 
 
-def test_gradients_of_the_tail_reach_the_shared_weights(request):
-    encoder, tokenizer = encoder_of("bert", request, layers=[1, 2], tail_layers=(1,))
+def test_gradients_of_the_continuation_reach_the_shared_weights(request):
+    encoder, tokenizer = encoder_of("bert", request, layers=[1, 2], further_layers=(1,))
     batch, _ = batch_of(encoder, tokenizer, TEXTS)
-    more, there = encoder(batch).tail.tokens(1)
+    more, there = encoder(batch).continuation.tokens(1)
     more[there].square().sum().backward()
     lower, upper = encoder.model.encoder.layer
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in lower.parameters())
     assert all(p.grad is None for p in upper.parameters())
 
 
-def test_bf16_throughout_holds_for_the_tail_too(request):
-    encoder, tokenizer = encoder_of("bert", request, layers=[1, 2], tail_layers=(1,))
+def test_bf16_throughout_holds_for_the_continuation_too(request):
+    encoder, tokenizer = encoder_of("bert", request, layers=[1, 2], further_layers=(1,))
     batch, _ = batch_of(encoder, tokenizer, TEXTS)
     exact, mask = encoder(batch).tokens(1)
     encoder.compute_dtype = torch.bfloat16
@@ -217,5 +217,5 @@ def test_an_encoder_that_cannot_be_run_in_part_is_refused():
 
 @pytest.mark.parametrize(("kind", "depth"), [("bert", 1), ("xlnet", 1), ("modernbert", 2)])
 def test_one_layer_more_is_run_where_the_last_states_are_normed(kind, depth, request):
-    encoder, _ = encoder_of(kind, request, layers=[1, 2], tail_layers=(1,))
-    assert encoder.tail_depth == depth
+    encoder, _ = encoder_of(kind, request, layers=[1, 2], further_layers=(1,))
+    assert encoder.continuation_depth == depth

@@ -58,7 +58,7 @@ def test_a_replayed_step_equals_a_plain_one(case):
     for turn in range(6):
         gold = torch.tensor([[turn, 7], [3, 19 - turn]])
         batch = batch_of(tokenizer, texts[turn % 2], gold, system.chunking)
-        assert (batch.tail is None) == (system.chunking is None)
+        assert (batch.continuation is None) == (system.chunking is None)
         loss = graphs.step(batch, position)
         if loss is None:  # met for the first time
             continue

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.data.chunks import Chunking, Tail, tail_of
+from glocal.data.chunks import Chunking, Continuation, continuation_of
 from glocal.data.tokens import TokenStore
 
 __all__ = ["Batch", "Collator", "Padding", "epoch_batches", "prediction_batches", "shard"]
@@ -37,7 +37,7 @@ class Batch:
     denominator: float  # documents the loss is averaged over
     padded: bool  # whether any token is padding
     companion_features: dict[str, Tensor] = field(default_factory=dict)  # name → (B, …)
-    tail: Tail | None = None  # tokens beyond the first chunk of long documents
+    continuation: Continuation | None = None  # tokens beyond the first chunk of long documents
 
     def __len__(self) -> int:
         return int(self.input_ids.shape[0])
@@ -61,9 +61,9 @@ class Batch:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return all tensors."""
-        tail = () if self.tail is None else self.tail.tensors()
+        continuation = () if self.continuation is None else self.continuation.tensors()
         features = self.companion_features.values()
-        return self.input_ids, self.attention_mask, self.gold, *tail, *features
+        return self.input_ids, self.attention_mask, self.gold, *continuation, *features
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         return replace(
@@ -71,7 +71,7 @@ class Batch:
             input_ids=change(self.input_ids),
             attention_mask=change(self.attention_mask),
             gold=change(self.gold),
-            tail=None if self.tail is None else self.tail.map(change),
+            continuation=None if self.continuation is None else self.continuation.map(change),
             companion_features={n: change(rows) for n, rows in self.companion_features.items()},
         )
 
@@ -161,9 +161,11 @@ class Collator:
         """
         pad_id = self.padding.pad_id
         sequences = [self.tokens[int(position)] for position in positions]
-        tail = None
+        continuation = None
         if self.chunking is not None:
-            tail = tail_of(sequences, self.chunking, pad_id=pad_id, multiple=multiple)
+            continuation = continuation_of(
+                sequences, self.chunking, pad_id=pad_id, multiple=multiple
+            )
             sequences = [self.chunking.first(sequence) for sequence in sequences]
         lengths = np.array([len(sequence) for sequence in sequences])
         width = int(lengths.max())
@@ -185,7 +187,7 @@ class Collator:
             float(len(sequences) if denominator is None else denominator),
             padded=bool((~mask).any()),
             companion_features={n: torch.from_numpy(rows[positions]) for n, rows in features},
-            tail=tail,
+            continuation=continuation,
         )
 
 

@@ -4,8 +4,8 @@
 - the rest is covered by chunks that are full too, spread evenly: each reaches back over what came
   before it by at least `overlap` tokens, ends with tokens of its own, and carries the special
   tokens. A chunk is thus never padded, and what it says of a token depends on its document alone;
-- `Tail` is the rest of a batch's documents: each token has its place once, in the chunk it is
-  new in.
+- `Continuation` is the rest of a batch's documents: each token has its place once, in the chunk
+  that it is new in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Chunking", "Tail", "tail_of"]
+__all__ = ["Chunking", "Continuation", "continuation_of"]
 
 
 @dataclass(frozen=True)
@@ -81,33 +81,34 @@ class Chunking:
 
 
 @dataclass(frozen=True)
-class Tail:
-    """What a batch's documents hold beyond their first chunk."""
+class Continuation:
+    """The tokens of a batch's documents beyond their first chunk."""
 
     input_ids: Tensor  # (N, C) int64, chunks of all documents, none padded
     places: Tensor  # (B, S) int64, tokens among the N · C of all chunks, −1 where there are fewer
     chunks: Tensor  # (B, K) int64, the chunks of each document, −1 where there are fewer
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """What lives on the device."""
+        """Return the tensors that live on the device."""
         return self.input_ids, self.places, self.chunks
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Tail:
-        """The same tail with every tensor changed."""
-        return Tail(*(change(tensor) for tensor in self.tensors()))
+    def map(self, change: Callable[[Tensor], Tensor]) -> Continuation:
+        """Return a copy with every tensor changed."""
+        return Continuation(*(change(tensor) for tensor in self.tensors()))
 
 
-def tail_of(
+def continuation_of(
     documents: Sequence[NDArray[Any]], chunking: Chunking, *, pad_id: int, multiple: int = 1
-) -> Tail | None:
+) -> Continuation | None:
     """Gather the further chunks of a batch; None where no document has any.
 
     Args:
         documents: Token ids of each, special tokens included once.
         chunking: How they are cut.
         pad_id: Fills chunks that stand for nothing.
-        multiple: The longest tail is rounded up to a multiple of this where tails differ, and the
-            number of chunks to a multiple of it or of the documents: few shapes can be recorded.
+        multiple: The longest continuation is rounded up to a multiple of this where their lengths
+            differ, and the number of chunks to a multiple of it or of the documents, so that there
+            are few shapes.
     """
     chunks: list[NDArray[Any]] = []
     places: list[NDArray[np.int64]] = []
@@ -127,9 +128,9 @@ def tail_of(
     n_chunks = _rounded(len(chunks), min(multiple, len(documents)))
     ids = np.full((n_chunks, chunking.window), pad_id, dtype=np.int64)
     ids[: len(chunks)] = chunks
-    # As many as the longest tail may need: one shape for each rounded length.
+    # As many as the longest continuation may need: one shape for each rounded length.
     most = -(-longest // chunking.step)
-    return Tail(torch.from_numpy(ids), _padded(places, longest), _padded(owned, most))
+    return Continuation(torch.from_numpy(ids), _padded(places, longest), _padded(owned, most))
 
 
 def _rounded(count: int, multiple: int) -> int:

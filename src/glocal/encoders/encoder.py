@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.data.batches import Batch
-from glocal.data.chunks import Chunking, Tail
+from glocal.data.chunks import Chunking, Continuation
 from glocal.errors import ConfigError
 
-__all__ = ["Encoder", "Features", "LongDocuments", "TailFeatures"]
+__all__ = ["ContinuationFeatures", "Encoder", "Features", "LongDocuments"]
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class LongDocuments:
 
 
 @dataclass
-class TailFeatures:
+class ContinuationFeatures:
     """Hidden states of the further chunks of a batch's documents."""
 
     hidden: dict[int, Tensor]  # layer → (N, C, H)
-    tail: Tail
+    continuation: Continuation
     mean_document: bool
 
     def tokens(self, layer: int) -> tuple[Tensor, Tensor]:
         """Of each document, (B, S, H), and which are there, (B, S)."""
-        places = self.tail.places
+        places = self.continuation.places
         states = self.hidden[layer].flatten(0, 1)  # (N · C, H)
         # Looked up as embeddings are: the gradients of equal places are summed in parallel.
         return functional.embedding(places.clamp(min=0), states), places >= 0
@@ -69,14 +69,14 @@ class Features:
     cls_last: bool = False
     pooling: str = "cls"
     companion_features: Mapping[str, Tensor] = field(default_factory=dict)  # see `Batch`
-    tail: TailFeatures | None = None  # None where no document goes on
+    continuation: ContinuationFeatures | None = None  # None where no document goes on
 
     def tokens(self, layer: int) -> tuple[Tensor, Tensor | None]:
         """Hidden states of the whole document, (B, T + S, H), and their mask."""
         states = self.hidden[layer]
-        if self.tail is None:
+        if self.continuation is None:
             return states, self.mask
-        more, there = self.tail.tokens(layer)
+        more, there = self.continuation.tokens(layer)
         mask = there.new_ones(states.shape[:2]) if self.mask is None else self.mask
         return torch.cat([states, more], 1), torch.cat([mask, there], 1)
 
@@ -87,11 +87,11 @@ class Features:
         chunks of a long document are of the same length.
         """
         first = self._vectors(self.hidden[layer], self.mask)
-        if self.tail is None or not self.tail.mean_document:
+        if self.continuation is None or not self.continuation.mean_document:
             return first
-        chunks = self.tail.tail.chunks  # (B, K)
+        chunks = self.continuation.continuation.chunks  # (B, K)
         there = (chunks >= 0).unsqueeze(-1).to(first.dtype)
-        vectors = self._vectors(self.tail.hidden[layer], None)  # (N, H)
+        vectors = self._vectors(self.continuation.hidden[layer], None)  # (N, H)
         further = functional.embedding(chunks.clamp(min=0), vectors)  # (B, K, H)
         return (first + (further * there).sum(1)) / (1 + there.sum(1))
 
@@ -140,9 +140,9 @@ class Encoder(nn.Module):
 
             adapt_mpnet(model)
         self.model = model
-        self.tail_depth = self.layers[-1]
+        self.continuation_depth = self.layers[-1]
         if long_documents is not None and long_documents.layers[-1] < self.layers[-1]:
-            self.tail_depth = _depth_of(model, long_documents.layers[-1])
+            self.continuation_depth = _depth_of(model, long_documents.layers[-1])
         self.compute_dtype: torch.dtype | None = None
         self.hidden_size = int(model.config.hidden_size)
 
@@ -162,21 +162,23 @@ class Encoder(nn.Module):
             cls_last=self.cls_last,
             pooling=self.pooling,
             companion_features=batch.companion_features,
-            tail=self._tail(batch, weights),
+            continuation=self._continuation(batch, weights),
         )
 
-    def _tail(self, batch: Batch, weights: dict[str, Tensor] | None) -> TailFeatures | None:
+    def _continuation(
+        self, batch: Batch, weights: dict[str, Tensor] | None
+    ) -> ContinuationFeatures | None:
         """Hidden states of the further chunks; after the first chunks were run."""
-        wanted, tail = self.long_documents, batch.tail
-        if wanted is None or tail is None:
+        wanted, continuation = self.long_documents, batch.continuation
+        if wanted is None or continuation is None:
             return None
-        whole = self.tail_depth == self.layers[-1]
-        model = self.model if whole else _lower_part(self.model, self.tail_depth)
+        whole = self.continuation_depth == self.layers[-1]
+        model = self.model if whole else _lower_part(self.model, self.continuation_depth)
         # Nothing is padded, but a recorded step needs a mask, see `train/graphs.py`.
-        mask = torch.ones_like(tail.input_ids, dtype=torch.bool) if batch.padded else None
-        states = self._run(model, tail.input_ids, mask, weights)
+        mask = torch.ones_like(continuation.input_ids, dtype=torch.bool) if batch.padded else None
+        states = self._run(model, continuation.input_ids, mask, weights)
         hidden = {layer: states[layer] for layer in wanted.layers}
-        return TailFeatures(hidden, tail, wanted.mean_document)
+        return ContinuationFeatures(hidden, continuation, wanted.mean_document)
 
     def _run(
         self, model: Any, input_ids: Tensor, mask: Tensor | None, weights: dict[str, Tensor] | None

@@ -54,16 +54,16 @@ def label_counts(judged: Judged, k: int) -> LabelCounts:
 
 
 def macro_scores(
-    counts: LabelCounts, members: NDArray[np.bool_] | None = None, *, with_gold: bool = False
+    counts: LabelCounts, columns: NDArray[np.bool_] | None = None, *, with_gold: bool = False
 ) -> MacroScores:
     """Average over labels.
 
     Args:
         counts: From `label_counts`.
-        members: Columns of the group; None for all columns.
-        with_gold: Average only over members that are gold for some document.
+        columns: Columns of the group; None for all columns.
+        with_gold: Average only over columns that are gold for some document.
     """
-    chosen = np.ones(len(counts.gold), dtype=bool) if members is None else members
+    chosen = np.ones(len(counts.gold), dtype=bool) if columns is None else columns
     if with_gold:
         chosen = chosen & (counts.gold > 0)
     hits, predicted, gold = counts.hits[chosen], counts.predicted[chosen], counts.gold[chosen]

@@ -202,7 +202,7 @@ def evaluate_predictions(
     ks = _checked_ks(ks)
     scorer = Scorer(gold, depth=ks[-1], counts=counts, n_train=n_train, propensity=propensity)
     fresh = _fresh_documents(scorer, duplicates)
-    evaluation = _Evaluation(scorer, ks, threshold, _band_members(scorer, bands), fresh)
+    evaluation = _Evaluation(scorer, ks, threshold, _band_columns(scorer, bands), fresh)
     whole = evaluation.part(COMBINED, predictions)
     experts = {name: evaluation.part(name, found) for name, found in predictions.experts.items()}
     mean = predictions.mean
@@ -231,11 +231,11 @@ class _Evaluation:
         scorer: Scorer,
         ks: tuple[int, ...],
         threshold: float,
-        members: dict[str, NDArray[np.bool_]],
+        columns: dict[str, NDArray[np.bool_]],
         fresh: NDArray[np.bool_] | None,
     ) -> None:
         self.scorer, self.ks, self.threshold = scorer, ks, threshold
-        self.members, self.fresh = members, fresh
+        self.band_columns, self.fresh = columns, fresh
         self.warnings: list[str] = []
         self.precisions: dict[str, DocumentScores] = {}  # of the model
 
@@ -272,7 +272,7 @@ class _Evaluation:
             band: BandScores(
                 macro_scores(counts, columns), macro_scores(counts, columns, with_gold=True)
             )
-            for band, columns in self.members.items()
+            for band, columns in self.band_columns.items()
         }
 
     def _micro(self, name: str, found: Predictions) -> dict[str, float]:
@@ -309,7 +309,7 @@ def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
     return distinct
 
 
-def _band_members(scorer: Scorer, bands: Bands | None) -> dict[str, NDArray[np.bool_]]:
+def _band_columns(scorer: Scorer, bands: Bands | None) -> dict[str, NDArray[np.bool_]]:
     """Return the gold columns of each band; together the bands cover every column once."""
     bands = Bands() if bands is None else bands
     if reserved := {OVERALL, UNSEEN} & set(bands.names):
@@ -318,10 +318,10 @@ def _band_members(scorer: Scorer, bands: Bands | None) -> dict[str, NDArray[np.b
         )
     band_of = np.full(scorer.gold.n_columns, -1)
     band_of[: len(scorer.counts)] = bands.assign(scorer.counts)
-    members = {band: band_of == number for number, band in enumerate(bands.names)}
+    columns = {band: band_of == number for number, band in enumerate(bands.names)}
     if (band_of < 0).any():
-        members[UNSEEN] = band_of < 0
-    return {**members, OVERALL: np.ones(len(band_of), dtype=bool)}
+        columns[UNSEEN] = band_of < 0
+    return {**columns, OVERALL: np.ones(len(band_of), dtype=bool)}
 
 
 def _fresh_documents(

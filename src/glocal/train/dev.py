@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from glocal.config import Recipe
 from glocal.data.batches import Collator
-from glocal.errors import DataError
 from glocal.predict.evaluation import evaluate_predictions, metric_value
 from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration, CalibrationPairs, calibrate
@@ -45,7 +44,6 @@ class DevEvaluator:
         labels: The label space.
         engine: Where the run computes.
         recipe: The settings.
-        source: The file of the documents, for errors.
     """
 
     def __init__(
@@ -56,16 +54,9 @@ class DevEvaluator:
         *,
         engine: Engine,
         recipe: Recipe,
-        source: str = "dev",
     ) -> None:
         self.system, self.documents, self.labels = system, documents, labels
         self.engine, self.recipe, self.gold = engine, recipe, documents.gold
-        if not self.gold.nnz:
-            raise DataError(
-                f"none of the {len(documents)} dev texts has labels, so no weights can be chosen "
-                "by it; check its labels column, or train without it",
-                path=source,
-            )
 
     def predictions(
         self,

@@ -17,7 +17,7 @@ from glocal.companions.companion_list import Companions, word_vectors
 from glocal.config import Recipe
 from glocal.config.rules import DataFacts, data_problems
 from glocal.data.corpus import Corpus
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, DataError
 from glocal.progress import Progress, StagedProgress
 from glocal.train.engine import Engine
 from glocal.train.listener import TrainListener
@@ -90,9 +90,7 @@ def gather_inputs(
         watch: Also receives the progress of the companions' fit.
     """
     labels = build_label_space(recipe, train, table)
-    problems = data_problems(recipe, DataFacts(len(train), len(labels), engine.world))
-    if problems:
-        raise ConfigError(problems)
+    _check_data(recipe, train, dev, labels, processes=engine.world)
     texts = label_texts(labels, table) if recipe.uses_label_text else None
     listener.on_message(f"{len(train):,} texts, {len(labels):,} labels; {engine.describe()}")
     vectors, companions = _companions(
@@ -104,6 +102,21 @@ def gather_inputs(
         train_features = companions.training_features(train, progress=progress)
         dev_features = {} if dev is None else companions.features(dev, progress=progress)
     return RunInputs(train, dev, labels, vectors, companions, train_features, dev_features, texts)
+
+
+def _check_data(
+    recipe: Recipe, train: Corpus, dev: Corpus | None, labels: LabelSpace, *, processes: int
+) -> None:
+    """Refuse data that the recipe cannot be trained on, before anything is fitted."""
+    problems = data_problems(recipe, DataFacts(len(train), len(labels), processes))
+    if problems:
+        raise ConfigError(problems)
+    if dev is not None and not labels.encode(dev).nnz:
+        raise DataError(
+            f"none of the {len(dev)} dev texts has labels, so they cannot select weights; check "
+            "the labels column, or train without dev texts",
+            path=dev.source,
+        )
 
 
 def _companions(

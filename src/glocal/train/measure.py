@@ -166,7 +166,8 @@ class _Trial:
 
 def _n_tokens(batch: Batch) -> int:
     """Count the tokens of a batch, with padding and further chunks of long documents."""
-    return batch.input_ids.numel() + (0 if batch.tail is None else batch.tail.places.numel())
+    more = batch.continuation
+    return batch.input_ids.numel() + (0 if more is None else more.places.numel())
 
 
 def _line(few: int, short: float, many: int, long: float) -> tuple[float, float]:

@@ -83,9 +83,7 @@ def set_up(
     sets = [(inputs.train, data.gold)]
     if (dev := inputs.dev) is not None:
         collator = documents(dev, inputs.dev_features)
-        evaluator = DevEvaluator(
-            system, collator, labels, engine=engine, recipe=recipe, source=dev.source
-        )
+        evaluator = DevEvaluator(system, collator, labels, engine=engine, recipe=recipe)
         sets.append((dev, evaluator.gold))
     fingerprint = _fingerprint(recipe, engine, sets, inputs.companions)
     return SingleRun(recipe, system, tokenizer, data, evaluator, engine, fingerprint)

@@ -96,7 +96,7 @@ class LinearTrainer:
             return [self._trained]
         means = label_means(self._features, labels, seed=self._seed)[self._trained]
         clusters = cluster_labels(means, size=self._config.cluster_size, seed=self._seed)
-        return [self._trained[members] for members in clusters]
+        return [self._trained[label_ids] for label_ids in clusters]
 
     def _match(self, labels: Any) -> Sequence[NDArray[np.int64]] | None:
         """Return texts to train each cluster on beyond its own; None for every text."""
@@ -121,10 +121,10 @@ class LinearTrainer:
     def _cluster_matrix(self, labels: Any) -> Any:
         from scipy.sparse import csr_matrix
 
-        members = np.concatenate(self._clusters)
+        label_ids = np.concatenate(self._clusters)
         cluster = np.repeat(np.arange(len(self._clusters)), [len(c) for c in self._clusters])
         belongs = csr_matrix(
-            (np.ones(len(members), np.float32), (members, cluster)),
+            (np.ones(len(label_ids), np.float32), (label_ids, cluster)),
             shape=(labels.shape[1], len(self._clusters)),
         )
         matrix = labels @ belongs
@@ -142,22 +142,22 @@ class LinearTrainer:
         return np.unique(np.concatenate([self._texts_of[cluster], own, sample]))
 
     def _solve(self, cluster: int) -> _Weights:
-        members, texts = self._clusters[cluster], self._texts(cluster)
+        label_ids, texts = self._clusters[cluster], self._texts(cluster)
         features = self._features[texts]
-        positives = self._by_label[:, members][texts].tocoo()
-        prior = self._prior(members)
+        positives = self._by_label[:, label_ids][texts].tocoo()
+        prior = self._prior(label_ids)
         coefficients, biases = solve_block(
             TextProducts(features),
-            Positives(positives.row, positives.col, len(members)),
+            Positives(positives.row, positives.col, len(label_ids)),
             cost=self._config.cost,
             iterations=self._config.iterations,
             start_scores=None if prior is None else (features @ prior).toarray(),
         )
-        return self._collect(members, features.T.tocsr(), coefficients, prior, biases)
+        return self._collect(label_ids, features.T.tocsr(), coefficients, prior, biases)
 
     def _collect(
         self,
-        members: NDArray[np.int64],
+        label_ids: NDArray[np.int64],
         by_feature: Any,
         coefficients: NDArray[np.float32],
         prior: Any,
@@ -176,17 +176,17 @@ class LinearTrainer:
                 weights += prior[chunk].toarray()
             feature, label = np.nonzero(np.abs(weights) >= self._config.threshold)
             rows.append(chunk[feature])
-            columns.append(members[label])
+            columns.append(label_ids[label])
             values.append(weights[feature, label])
         return _Weights(
-            members, np.concatenate(rows), np.concatenate(columns), np.concatenate(values), biases
+            label_ids, np.concatenate(rows), np.concatenate(columns), np.concatenate(values), biases
         )
 
-    def _prior(self, members: NDArray[np.int64]) -> Any:
+    def _prior(self, label_ids: NDArray[np.int64]) -> Any:
         """Return (F, k) prior weights from the labels' names; None where names do not count."""
         if self._names is None:
             return None
-        return (self._names[:, members] * np.float32(self._config.name_weight)).tocsr()
+        return (self._names[:, label_ids] * np.float32(self._config.name_weight)).tocsr()
 
     def _assemble(self, blocks: Sequence[_Weights]) -> LinearScorer:
         from scipy.sparse import coo_matrix
