@@ -242,7 +242,7 @@ def full(*_, **__):
 @pytest.mark.parametrize(
     "target",
     [
-        "glocal.storage.tensors.write_tensors",
+        "glocal.storage.weights.write_tensors",
         "glocal.storage.model_directory.replace_dir",
         "glocal.data.atomic.fsync_tree",
         "shutil.copyfile",

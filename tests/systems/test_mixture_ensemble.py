@@ -158,7 +158,7 @@ def test_loading_gives_the_same_predictions(folder):
 
 def test_a_missing_member_is_named(folder):
     (folder / "members" / "1" / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match=r"is of 2 members, but members/1/model.safetensors is mi"):
+    with pytest.raises(ModelError, match=r"incomplete: members/1/model.safetensors is missing"):
         load_model(folder)
 
 

@@ -23,7 +23,13 @@ PRESETS = ("fast", "balanced", "best", "auto")  # from fastest to slowest, then 
 
 
 def recipe_names() -> list[str]:
-    """Return the names of the built-in recipes, presets first."""
+    """Return the names of the built-in recipes, presets first.
+
+    Example:
+        >>> from glocal import recipe_names
+        >>> recipe_names()[:4]
+        ['fast', 'balanced', 'best', 'auto']
+    """
     folder = resources.files("glocal.recipes")
     names = {f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml")}
     return [*PRESETS, *sorted(names - set(PRESETS))]
@@ -34,6 +40,11 @@ def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Reci
 
     Raises:
         ConfigError: With every problem found in the file and the overrides.
+
+    Example:
+        >>> from glocal import load_recipe
+        >>> load_recipe("fast", ["train.seed=7"]).train.seed
+        7
     """
     mapping = _read_with_parents(str(name_or_path), seen=())
     problems: list[str] = []

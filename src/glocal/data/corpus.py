@@ -66,7 +66,13 @@ class Corpus:
     Args:
         table: A table with the columns `id`, `text` and `labels`.
         source: The file or name it came from, for messages.
-        skipped: The problems of the rows that were left out when it was read.
+        skipped: The problems of the rows that were skipped when it was read.
+
+    Example:
+        >>> from glocal import Corpus
+        >>> corpus = Corpus.from_texts(["a red apple"], [["fruit"]])
+        >>> corpus.texts(), corpus.labels()
+        (['a red apple'], [['fruit']])
     """
 
     def __init__(

@@ -56,6 +56,11 @@ def read_corpus(
 
     Raises:
         DataError: The file or, unless they are skipped, one of its rows cannot be used.
+
+    Example:
+        >>> from glocal import read_corpus
+        >>> read_corpus("train.jsonl")
+        Corpus(4 documents from train.jsonl)
     """
     if (corpus := builtin_corpus(str(path))) is not None:
         return corpus

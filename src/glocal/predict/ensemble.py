@@ -57,6 +57,12 @@ def ensemble_predict(
     Raises:
         ConfigError: When there is no model, or `k` exceeds the number of labels.
         ModelError: When the models do not know the same labels.
+
+    Example:
+        >>> from glocal import Corpus, ensemble_predict
+        >>> voted = ensemble_predict(["model/", "model/"], Corpus.from_texts(["an apple"]), k=1)
+        >>> voted.label_ids(0)
+        ['fruit']
     """
     labels = ensemble_labels(paths)
     if not 1 <= k <= len(labels):

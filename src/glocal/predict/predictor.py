@@ -107,6 +107,9 @@ class Predictor:
 
         Raises:
             ConfigError: When k is below 1 or above the number of labels.
+
+        Example:
+            >>> predictor.check_k(2)
         """
         if not 1 <= k <= len(self.labels):
             raise ConfigError(
@@ -276,7 +279,13 @@ class Predictor:
         plain_mean: bool = False,
         progress: Progress | None = None,
     ) -> Predictions:
-        """Return as many labels per text as `report` looks at, of the model and each expert."""
+        """Return as many labels per text as `report` looks at, of the model and each expert.
+
+        Example:
+            >>> from glocal import Corpus
+            >>> predictor.predict_for_report(Corpus.from_texts(["an apple"])).label_ids(0)
+            ['fruit', 'animal']
+        """
         experts = self.expert_names if len(self.expert_names) > 1 else []
         return self._rank(
             collate_corpus(self, corpus),
@@ -296,7 +305,15 @@ class Predictor:
         bands: Bands | None = None,
         threshold: float = 0.5,
     ) -> EvaluationReport:
-        """Compare predictions with the gold labels of the corpus they were made for."""
+        """Compare predictions with the gold labels of the corpus they were made for.
+
+        Example:
+            >>> from glocal import Corpus
+            >>> corpus = Corpus.from_texts(texts, labels)
+            >>> found = predictor.predict_for_report(corpus)
+            >>> predictor.report(found, corpus, ks=(1,)).scores["P@1"]
+            1.0
+        """
         return evaluate_predictions(
             found,
             self.labels.encode(corpus),

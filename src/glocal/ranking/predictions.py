@@ -120,12 +120,25 @@ class Predictions:
         *,
         labels: LabelSpace | None = None,
     ) -> Predictions:
-        """Sort each document's labels and keep the best k of them."""
+        """Sort each document's labels and keep the best k of them.
+
+        Example:
+            >>> import numpy as np
+            >>> from glocal import Predictions
+            >>> Predictions.from_unsorted(np.array([[0, 2]]), np.array([[0.2, 0.9]]), k=1).indices
+            array([[2]])
+        """
         return cls(*sort_topk(indices, scores, k), labels)
 
     @classmethod
     def concat(cls, parts: Sequence[Predictions]) -> Predictions:
-        """Join predictions of several runs of documents; narrower ones end in empty slots."""
+        """Join predictions of several runs of documents; narrower ones end in empty slots.
+
+        Example:
+            >>> from glocal import Predictions
+            >>> len(Predictions.concat([predictions, predictions]))
+            4
+        """
         if not parts:
             return cls(np.empty((0, 0), np.int64), np.empty((0, 0), np.float32))
         width, first = max(part.k for part in parts), parts[0]
@@ -157,11 +170,21 @@ class Predictions:
         ]
 
     def label_ids(self, row: int) -> list[str]:
-        """Return the label ids of a document, best first."""
+        """Return the label ids of a document, best first.
+
+        Example:
+            >>> predictions.label_ids(0)
+            ['fruit', 'animal']
+        """
         return [tag.id for tag in self[row]]
 
     def label_names(self, row: int) -> list[str]:
-        """Return the label names of a document, best first."""
+        """Return the label names of a document, best first.
+
+        Example:
+            >>> predictions.label_names(1)
+            ['animal', 'fruit']
+        """
         return [tag.name for tag in self[row]]
 
     def _known_labels(self) -> LabelSpace:
@@ -178,15 +201,33 @@ class Predictions:
         return int(self.indices.shape[1])
 
     def with_labels(self, labels: LabelSpace) -> Predictions:
-        """Return the same predictions, of all experts too, that know their label space."""
+        """Return the same predictions, of all experts too, that know their label space.
+
+        Example:
+            >>> from glocal import Predictions
+            >>> plain = Predictions(predictions.indices, predictions.scores)
+            >>> plain.with_labels(predictor.labels).label_ids(0)
+            ['fruit', 'animal']
+        """
         return replace(self._changed(lambda part: part.with_labels(labels)), labels=labels)
 
     def head(self, k: int) -> Predictions:
-        """Return the best k labels of each document, of all experts too."""
+        """Return the best k labels of each document, of all experts too.
+
+        Example:
+            >>> predictions.head(1).label_ids(0)
+            ['fruit']
+        """
         return self._changed(lambda part: part.head(k), np.s_[:, :k])
 
     def take(self, order: NDArray[Any]) -> Predictions:
-        """Return some documents, or all in another order, by positions or by a mask."""
+        """Return some documents, or all in another order, by positions or by a mask.
+
+        Example:
+            >>> import numpy as np
+            >>> predictions.take(np.array([1, 0])).label_ids(0)
+            ['animal', 'fruit']
+        """
         return self._changed(lambda part: part.take(order), order)
 
     def _changed(
@@ -202,13 +243,22 @@ class Predictions:
         )
 
     def above(self, threshold: float) -> Predictions:
-        """Keep labels that score at least `threshold`; experts' own predictions are dropped."""
+        """Keep labels that score at least `threshold`; experts' own predictions are dropped.
+
+        Example:
+            >>> predictions.above(2.0).label_ids(0)
+            []
+        """
         return self.masked(self.scores >= threshold)
 
     def masked(self, keep: NDArray[np.bool_]) -> Predictions:
         """Keep the slots where the mask (n, k) is true and close the gaps.
 
         The experts' own predictions are dropped, since the mask is not about them.
+
+        Example:
+            >>> predictions.masked(predictions.indices == 0).label_ids(0)
+            ['animal']
         """
         kept = np.where(keep, self.indices, -1)
         return Predictions.from_unsorted(kept, self.scores, labels=self.labels)
@@ -217,6 +267,9 @@ class Predictions:
         """Write a Parquet file of indices and scores, complete or not at all.
 
         Label names and the experts' own predictions are not stored.
+
+        Example:
+            >>> predictions.save("predictions.parquet")
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -235,7 +288,14 @@ class Predictions:
 
     @classmethod
     def load(cls, path: str | Path) -> Predictions:
-        """Read a file that `save` wrote."""
+        """Read a file that `save` wrote.
+
+        Example:
+            >>> from glocal import Predictions
+            >>> predictions.save("predictions.parquet")
+            >>> Predictions.load("predictions.parquet").with_labels(predictor.labels).label_ids(0)
+            ['fruit', 'animal']
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 

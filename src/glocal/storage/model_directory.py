@@ -26,13 +26,13 @@ from glocal.config.resolve import ResolvedRecipe, resolved_from_mapping
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import ConfigError, ModelError, NewerFormatError
 from glocal.ranking.calibration import Calibration
+from glocal.storage.model_card import model_card
 from glocal.vocabulary.label_space import LabelSpace
 
 if TYPE_CHECKING:
     from glocal.companions.companion_list import Companions
     from glocal.encoders.tokenizer import TextTokenizer
     from glocal.ranking.ranker import Ranker
-    from glocal.systems.system import LabelStatistics, System
 
 __all__ = [
     "FORMAT_VERSION",
@@ -54,7 +54,7 @@ class StoredModel:
     recipe: ResolvedRecipe
     labels: LabelSpace
     tokenizer: TextTokenizer
-    calibration: Calibration = field(default_factory=Calibration)  # of the combined scores
+    calibration: Calibration = field(default_factory=Calibration)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     companions: Companions | None = None
 
@@ -64,8 +64,8 @@ def save_model(path: str | Path, model: StoredModel, *, log: Path | None = None)
 
     Args:
         path: The directory.
-        model: What to write.
-        log: The training log to keep with it.
+        model: The model to write.
+        log: The training log to copy into the directory.
     """
     target = Path(path)
     try:
@@ -90,6 +90,7 @@ def load_model(path: str | Path) -> StoredModel:
     from glocal.companions.companion_list import Companions
     from glocal.encoders.word_encoder import load_tokenizer
     from glocal.ranking.combination import Combination
+    from glocal.storage.weights import load_weights
     from glocal.systems.system import LabelStatistics
 
     folder = Path(path)
@@ -104,7 +105,7 @@ def load_model(path: str | Path) -> StoredModel:
             labels.n_documents,
             companions.label_vectors(blank=True),
         )
-        system = _load_ranker(folder, recipe, statistics, tokenizer)
+        system = load_weights(folder, recipe, statistics, tokenizer)
         system.combination = Combination.from_mapping(settings["combination"])
         metrics = _read_metrics(folder / "metrics.json")
         calibration = _stored_calibration(settings)
@@ -122,49 +123,22 @@ def _read_metrics(path: Path) -> dict[str, Any]:
 
 
 def _stored_calibration(settings: Mapping[str, Any]) -> Calibration:
-    """As stored; models from before had a temperature."""
+    """Read the calibration; older models have a temperature."""
     if "temperature" in settings:
         scale = 1.0 / float(settings["temperature"])
         return Calibration(scale, scale)
     return Calibration.from_mapping(settings["calibration"])
 
 
-def _load_ranker(
-    folder: Path, recipe: ResolvedRecipe, statistics: LabelStatistics, tokenizer: TextTokenizer
-) -> Ranker:
-    from safetensors.torch import load_file
-
-    from glocal.systems.mixture_ensemble import MixtureEnsemble
-    from glocal.systems.registry import rebuild_system
-
-    def load(weights: Path) -> System:
-        system = rebuild_system(recipe, statistics, folder / "encoder" / "config.json", tokenizer)
-        system.load_state_dict(load_file(weights))
-        return system
-
-    if recipe.train.members == 1:
-        return load(folder / "model.safetensors")
-    paths = _member_weights(folder, recipe.train.members)
-    missing = [str(path.relative_to(folder)) for path in paths if not path.is_file()]
-    if missing:
-        raise ModelError(
-            f"the model directory {folder} is of {len(paths)} members, but {', '.join(missing)} "
-            "is missing; copy the whole directory again, or train it anew"
-        )
-    return MixtureEnsemble([load(path) for path in paths])
-
-
-def _member_weights(folder: Path, count: int) -> list[Path]:
-    return [folder / "members" / str(number) / "model.safetensors" for number in range(count)]
-
-
 def read_labels(path: str | Path) -> LabelSpace:
-    """The label space of a model directory, without loading the model."""
+    """Read the label space of a model directory, without loading the model."""
     with _damaged(Path(path)):
         return LabelSpace.load(Path(path) / "labels.parquet")
 
 
 def _write(folder: Path, model: StoredModel) -> None:
+    from glocal.storage.weights import save_weights
+
     settings = {
         "format_version": FORMAT_VERSION,
         "library_version": __version__,
@@ -177,33 +151,12 @@ def _write(folder: Path, model: StoredModel) -> None:
     (folder / "glocal.toml").write_text(to_toml(settings), encoding="utf-8")
     model.labels.save(folder / "labels.parquet")
     model.tokenizer.save(folder / "tokenizer.json")
-    _write_weights(folder, model.system)
+    save_weights(folder, model.system)
     if model.companions is not None:
         model.companions.save(folder)
-    (folder / "metrics.json").write_text(_json(model.metrics), encoding="utf-8")
-    (folder / "README.md").write_text(_card(model), encoding="utf-8")
-
-
-def _write_weights(folder: Path, system: Ranker) -> None:
-    """The encoder's configuration, which members share, and the weights."""
-    from glocal.storage.tensors import write_tensors
-    from glocal.systems.mixture_ensemble import MixtureEnsemble
-    from glocal.systems.system import System
-
-    members: list[System] = []
-    if isinstance(system, MixtureEnsemble):
-        members += system.mixtures()
-        paths = _member_weights(folder, len(members))
-    else:
-        assert isinstance(system, System)
-        members, paths = [system], [folder / "model.safetensors"]
-    encoder = members[0].encoder
-    config = {**encoder.model.config.to_dict(), "glocal_layers": encoder.total_layers}
-    (folder / "encoder").mkdir()
-    (folder / "encoder" / "config.json").write_text(_json(config), encoding="utf-8")
-    for member, path in zip(members, paths, strict=True):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_tensors(member.state_dict(), path)
+    metrics = json.dumps(model.metrics, indent=2, default=str) + "\n"
+    (folder / "metrics.json").write_text(metrics, encoding="utf-8")
+    (folder / "README.md").write_text(model_card(model), encoding="utf-8")
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -239,7 +192,7 @@ def _stored_recipe(settings: Mapping[str, Any], folder: Path) -> ResolvedRecipe:
 
 @contextlib.contextmanager
 def _damaged(folder: Path) -> Iterator[None]:
-    """Whatever goes wrong while reading means a damaged directory: say so, with the reason."""
+    """Report whatever goes wrong while reading as a damaged directory, with the reason."""
     try:
         yield
     except (ModelError, ConfigError):
@@ -249,54 +202,3 @@ def _damaged(folder: Path) -> Iterator[None]:
         raise ModelError(
             f"the model directory {folder} is damaged or incomplete: {reason}"
         ) from error
-
-
-def _json(mapping: Mapping[str, Any]) -> str:
-    return json.dumps(mapping, indent=2, default=str) + "\n"
-
-
-def _card(model: StoredModel) -> str:
-    """A model card: what it is, what it was trained on, how good it is, how to use it."""
-    recipe, labels = model.recipe, model.labels
-    lines = [
-        f"# {recipe.system} on {recipe.encoder.name}",
-        "",
-        f"Tags texts with the right few of {len(labels):,} labels. Trained with glocal "
-        f"{__version__} on {labels.n_documents:,} texts.",
-        "",
-        f"- experts: {', '.join(recipe.experts)}",
-        *_training_lines(recipe),
-        "",
-    ]
-    planned = model.metrics.get("plan", {}).get("lines", [])
-    if planned:
-        lines += ["How it was chosen what to train:", "", *(f"- {line}" for line in planned), ""]
-    scores = model.metrics.get("dev", {})
-    if scores:
-        lines += ["| metric on dev | value |", "|---|---|"]
-        lines += [f"| {name} | {value:.4f} |" for name, value in scores.items()]
-        lines += [""]
-    lines += [
-        "```",
-        "glocal predict MODEL texts.jsonl -k 5",
-        'glocal explain MODEL "text"',
-        "```",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _training_lines(recipe: ResolvedRecipe) -> list[str]:
-    from glocal.config.settings import NO_ENCODER
-
-    train = recipe.train
-    if recipe.encoder.name == NO_ENCODER:
-        return [f"- seed {train.seed}"]
-    seeds, each = f"seed {train.seed}", ""
-    if train.members > 1:
-        seeds = f"{train.members} members, seeds {train.seed} to {train.seed + train.members - 1}"
-        each = " each"
-    return [
-        f"- reads the first {recipe.encoder.tokens_read} tokens of a text",
-        f"- {seeds}, {train.epochs} epochs{each} of batches of {train.batch_size}",
-    ]

@@ -99,6 +99,12 @@ def fit(
         overwrite: Replace an existing model or unfinished run.
         device: `auto`, `cpu` or `cuda`.
         listener: Receives progress events.
+
+    Example:
+        >>> from glocal import fit, load_recipe, read_corpus
+        >>> result = fit(load_recipe("fast"), read_corpus("train.jsonl"), out="new-model/")
+        >>> result.path.name
+        'new-model'
     """
     started = time.monotonic()
     target = Path(out)

@@ -52,6 +52,11 @@ class Bands:
 
     Raises:
         ConfigError: They overlap, leave a gap, or do not reach from 1 to infinity.
+
+    Example:
+        >>> from glocal import Bands
+        >>> Bands.parse("few=1-20,many=21-").names
+        ['few', 'many']
     """
 
     bands: tuple[Band, ...] = DEFAULT

@@ -54,6 +54,11 @@ class LabelSpace:
         counts: For each the number of training texts, int64.
         n_documents: The number of training texts.
         alt_names: For each its other names; none by default.
+
+    Example:
+        >>> from glocal import Corpus, LabelSpace
+        >>> LabelSpace.build(Corpus.from_texts(texts, labels)).ids
+        ['animal', 'fruit']
     """
 
     ids: list[str]

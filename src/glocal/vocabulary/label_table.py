@@ -58,6 +58,11 @@ class LabelTable:
         parents: For each label, the ids of the labels right above it.
         alt_names: For each label, its other names.
         source: The file or name the table was read from, for messages.
+
+    Example:
+        >>> from glocal import LabelTable
+        >>> LabelTable(["c1"], ["Fruit"], descriptions=["What grows on trees."]).names
+        ['Fruit']
     """
 
     ids: list[str]
@@ -181,6 +186,11 @@ def read_label_table(path: str | Path) -> LabelTable:
 
     Raises:
         DataError: The file or one of its rows cannot be used.
+
+    Example:
+        >>> from glocal import read_label_table
+        >>> read_label_table("labels.jsonl").names
+        ['Fruit']
     """
     if (rows := builtin_label_rows(str(path))) is not None:
         return LabelTable.from_rows(rows, source=str(path))

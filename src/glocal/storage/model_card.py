@@ -1,0 +1,52 @@
+"""The model card: `card.md.txt` filled in with the facts of a model."""
+
+from __future__ import annotations
+
+from importlib import resources
+from string import Template
+from typing import TYPE_CHECKING
+
+from glocal._version import __version__
+from glocal.config.settings import NO_ENCODER
+
+if TYPE_CHECKING:
+    from glocal.config.resolve import ResolvedRecipe
+    from glocal.storage.model_directory import StoredModel
+
+__all__ = ["model_card"]
+
+
+def model_card(model: StoredModel) -> str:
+    """Return the card of a model; blocks of the template that have nothing to say are skipped."""
+    recipe, labels = model.recipe, model.labels
+    values = {
+        "system": recipe.system,
+        "encoder": recipe.encoder.name,
+        "n_labels": f"{len(labels):,}",
+        "version": __version__,
+        "n_texts": f"{labels.n_documents:,}",
+        "experts": ", ".join(recipe.experts),
+        "training": _training(recipe),
+        "plan": "\n".join(f"- {line}" for line in model.metrics.get("plan", {}).get("lines", [])),
+        "scores": "\n".join(
+            f"| {name} | {value:.4f} |" for name, value in model.metrics.get("dev", {}).items()
+        ),
+    }
+    template = resources.files("glocal.storage").joinpath("card.md.txt").read_text("utf-8")
+    blocks = [Template(block) for block in template.split("\n\n")]
+    filled = [b for b in blocks if all(values[name] for name in b.get_identifiers())]
+    return "\n\n".join(block.substitute(values) for block in filled)
+
+
+def _training(recipe: ResolvedRecipe) -> str:
+    train = recipe.train
+    if recipe.encoder.name == NO_ENCODER:
+        return f"- seed {train.seed}"
+    seeds, each = f"seed {train.seed}", ""
+    if train.members > 1:
+        seeds = f"{train.members} members, seeds {train.seed} to {train.seed + train.members - 1}"
+        each = " each"
+    return (
+        f"- reads the first {recipe.encoder.tokens_read} tokens of a text\n"
+        f"- {seeds}, {train.epochs} epochs{each} of batches of {train.batch_size}"
+    )
