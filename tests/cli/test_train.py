@@ -210,3 +210,18 @@ def test_the_current_folder_is_refused_before_texts_are_read(run, out):
     result = run("train", "absent.jsonl", "--recipe", "fast", "--out", out)
     assert result.exit_code == 1
     assert f"a model cannot replace the folder {out}; give the path of a new one" in result.stderr
+
+
+def test_a_model_of_words_from_the_cache_is_announced(run, files, tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+    first, second = (
+        run("train", files.train, "--recipe", "fast", "--out", tmp_path / name) for name in "ab"
+    )
+    assert "read from the cache" not in first.stderr
+    assert "linear model of words: read from the cache" in second.stderr
+
+
+def test_several_files_are_one_training_set(run, files, tmp_path):
+    result = run("train", files.train, files.dev, "--recipe", "fast", "--out", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    assert "80 texts" in result.stderr

@@ -11,31 +11,18 @@ from glocal.errors import ConfigError
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
 
-__all__ = ["read_file", "read_files", "read_label_list", "report_skipped"]
+__all__ = ["read_file", "read_label_list", "report_skipped"]
 
 MOST_NAMED = 20  # skipped rows that are listed one by one
 
 
-def read_file(path: str, **reading: Any) -> Corpus:
-    """Read a corpus and report its skipped rows; the options are those of `read_corpus`."""
-    from glocal.data.readers import read_corpus
+def read_file(*paths: str, **reading: Any) -> Corpus:
+    """Read one corpus from one or more files and report the rows that were skipped."""
+    from glocal.data.readers import read_corpora
 
-    corpus = read_corpus(path, **reading)
+    corpus = read_corpora(paths, **reading)
     report_skipped(corpus.skipped)
     return corpus
-
-
-def read_files(paths: Sequence[str], **reading: Any) -> Corpus:
-    """Read several files into one corpus."""
-    corpora = [read_file(path, **reading) for path in paths]
-    if len(corpora) == 1:
-        return corpora[0]
-    import pyarrow as pa
-
-    from glocal.data.corpus import Corpus
-
-    table = pa.concat_tables([corpus.table for corpus in corpora])
-    return Corpus(table, source=", ".join(paths))
 
 
 def report_skipped(problems: Sequence[str], *, verb: str = "skipped") -> None:

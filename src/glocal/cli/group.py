@@ -73,6 +73,15 @@ EXAMPLES = {
     "cache show": "glocal cache show",
     "cache clear": "glocal cache clear",
 }
+# Names of values in the help, by option; others are N for numbers and TEXT.
+VALUES = {
+    **dict.fromkeys(("dev", "test", "train", "labels", "more_gold"), "FILE"),
+    **dict.fromkeys(("out", "against", "reuse"), "DIR"),
+    **dict.fromkeys(
+        ("format", "text_field", "labels_field", "id_field", "device", "recipe"), "NAME"
+    ),
+    **dict.fromkeys(("k", "ks", "seeds", "fractions"), "N,N,…"),
+}
 COMPLETION_OPTIONS = ("install_completion", "show_completion")
 REPEATED_OPTIONS = ("debug", "quiet", "verbose", "threads")  # also accepted after the subcommand
 HIDDEN_OPTIONS = ("debug", "verbose")  # not repeated in the subcommand's help
@@ -128,7 +137,8 @@ def _name_value(parameter: Any) -> None:
     """Show the name of a value in the help (`--seed SEED`, `FILE...`) instead of its type."""
     if parameter.param_type_name == "option":
         if parameter.metavar is None and not parameter.is_flag:
-            parameter.metavar = parameter.name.upper()
+            number = getattr(parameter, "min", None) is not None
+            parameter.metavar = VALUES.get(parameter.name, "N" if number else "TEXT")
         return
     name = parameter.metavar or parameter.name.upper()
     name += "..." if parameter.nargs != 1 and " " not in name else ""

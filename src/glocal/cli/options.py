@@ -47,9 +47,7 @@ Override = Annotated[
         "--set", "-s", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated."
     ),
 ]
-Device = Annotated[
-    str, typer.Option(help="Where to compute: auto, cpu, cuda or cuda:N.", show_default=True)
-]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.", show_default=True)]
 BatchSize = Annotated[int, typer.Option(min=1, help="Texts computed at a time.")]
 AsJson = Annotated[
     bool,
@@ -87,7 +85,7 @@ RecipeArgument = Annotated[
 ]
 TopK = Annotated[
     int | None,
-    typer.Option("--k", "-k", min=1, help="Labels for each text, at most.", show_default="5"),
+    typer.Option("--k", "-k", metavar="N", min=1, help="Labels for each text.", show_default="5"),
 ]
 Labels = Annotated[
     str | None,

@@ -122,31 +122,18 @@ def _made(
     source: str, recipe: str, override: Sequence[str], labels: str | None, reading: dict[str, Any]
 ) -> tuple[Teacher, LabelSpace]:
     """Build a teacher from training texts; returns it and the labels."""
-    from glocal.companions.companion import FitInputs
-    from glocal.companions.teacher.teacher_model import Teacher
+    from glocal.companions.teacher.teacher_lookup import teacher_from_texts
     from glocal.config import load_recipe
     from glocal.config.resolve import check
     from glocal.encoders.read_facts import read_encoder_facts
-    from glocal.encoders.static import build_vectors
-    from glocal.vocabulary.label_space import LabelSpace
     from glocal.vocabulary.label_table import read_label_table
 
     settings = load_recipe(recipe, override)
     check(settings, read_encoder_facts, has_label_table=labels is not None)
     corpus = read_file(source, require_labels=True, **reading)
     table = None if labels is None else read_label_table(labels)
-    space = LabelSpace.build(corpus, table=table, min_count=settings.labels.min_count)
-    names = [] if table is None else [*table.names, *table.descriptions]
-    with console.progress_bar("word vectors", unit="passes") as progress:
-        vectors = build_vectors(
-            settings.teacher, settings.encoder, corpus, extra=names, progress=progress
-        )
-    with console.progress_bar("reading training texts") as progress:
-        made = Teacher.fit(
-            FitInputs(settings, corpus, space, table, vectors),
-            progress=lambda _: progress,
-        )
-    return made, space
+    with console.progress_bar("building the teacher") as progress:
+        return teacher_from_texts(settings, corpus, table, progress=lambda _stage: progress)
 
 
 def _measure(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli import console
-from glocal.cli.corpora import read_file, read_files
+from glocal.cli.corpora import read_file
 from glocal.cli.options import AsJson, Device, Labels, Override, Reading, RecipeName, reads_files
 from glocal.errors import ConfigError
 
@@ -81,7 +81,7 @@ def train(
     from glocal.train.run import check_target, fit
 
     check_target(out, resume=resume, overwrite=overwrite)
-    corpus = read_files(files, require_labels=True, **reading)
+    corpus = read_file(*files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None
     label_table = _label_table(labels)
 

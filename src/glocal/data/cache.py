@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import DataError, GlocalError
 
 __all__ = ["Arrays", "cache_dir", "cache_error", "cached", "cached_arrays"]
+
+logger = logging.getLogger(__name__)
 
 Entry = TypeVar("Entry")
 Arrays = dict[str, NDArray[Any]]
@@ -39,6 +42,7 @@ def cached(
     *,
     write: Callable[[Path], None],
     read: Callable[[Path], Entry],
+    about: str = "",
 ) -> Entry:
     """Open an entry of the cache, building it first where it is missing or damaged.
 
@@ -47,6 +51,7 @@ def cached(
         key: JSON values that determine the content.
         write: Fills the folder of a new entry.
         read: Opens an entry; any of the usual errors means that it has to be built again.
+        about: The content in words, logged when an entry is read instead of built.
 
     Raises:
         DataError: The cache folder cannot be written to.
@@ -54,7 +59,10 @@ def cached(
     digest = hashlib.blake2b(json.dumps(list(key)).encode(), digest_size=16)
     entry = cache_dir(kind) / digest.hexdigest()
     with contextlib.suppress(*_UNREADABLE):
-        return read(entry)
+        found = read(entry)
+        if about:
+            logger.info("%s: read from the cache (%s)", about, entry)
+        return found
     failure = OSError("an entry that was just written cannot be read back")
     try:
         with temporary_dir(entry) as folder:

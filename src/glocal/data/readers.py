@@ -11,8 +11,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from glocal.data.builtin import builtin_corpus
 from glocal.data.corpus import Corpus, CorpusBuilder, Document, unicode_problem
@@ -21,7 +24,7 @@ from glocal.data.formats.rows import Problems, ReadOptions
 from glocal.data.formats.source import Source
 from glocal.errors import DataError
 
-__all__ = ["iter_documents", "read_corpus"]
+__all__ = ["iter_documents", "read_corpora", "read_corpus"]
 
 
 def read_corpus(
@@ -85,6 +88,18 @@ def read_corpus(
     if not len(corpus):
         raise _nothing_usable(source, problems)
     return corpus
+
+
+def read_corpora(paths: Sequence[str | Path], **reading: Any) -> Corpus:
+    """Read several files into one corpus; the arguments are those of `read_corpus`."""
+    corpora = [read_corpus(path, **reading) for path in paths]
+    if len(corpora) == 1:
+        return corpora[0]
+    return Corpus(
+        pa.concat_tables([corpus.table for corpus in corpora]),
+        source=", ".join(map(str, paths)),
+        skipped=[problem for corpus in corpora for problem in corpus.skipped],
+    )
 
 
 def iter_documents(

@@ -193,7 +193,7 @@ def test_progress_names_what_is_done(train, labels):
         train, labels, SMALL, progress=lambda stage: lambda *done: seen.append((stage, *done))
     )
     assert list(dict.fromkeys(what for what, _, _ in seen)) == [
-        *("reading words", "matching texts", "training labels")
+        *("reading words", "matching texts", "training label groups")
     ]
     assert all(0 < done <= total for _, done, total in seen)
 

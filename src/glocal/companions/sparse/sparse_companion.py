@@ -73,7 +73,13 @@ class SparseCompanion(Companion):
             model = SparseModel.fit(train, labels, recipe.sparse, seed=seed, progress=progress)
             model.save(folder / "model")
 
-        return cached("sparse", key, write=write, read=lambda e: cls.load(e / "model", labels))
+        return cached(
+            "sparse",
+            key,
+            write=write,
+            read=lambda entry: cls.load(entry / "model", labels),
+            about="linear model of words",
+        )
 
     @property
     def unseen(self) -> np.ndarray:

@@ -83,7 +83,7 @@ class LinearTrainer:
     def fit(self) -> LinearScorer:
         """Train every label that has a text."""
         blocks = []
-        report = None if self._progress is None else self._progress("training labels")
+        report = None if self._progress is None else self._progress("training label groups")
         work = ordered_map(self._solve, range(len(self._clusters)), threads=self._threads)
         for done, weights in enumerate(work, start=1):
             blocks.append(weights)
