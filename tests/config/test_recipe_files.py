@@ -19,6 +19,7 @@ from glocal.config import (
     recipe_to_mapping,
     to_toml,
 )
+from glocal.config.option import help_texts
 from glocal.errors import ConfigError
 
 
@@ -45,17 +46,18 @@ def test_the_defaults_are_a_recipe():
 
 
 def test_every_setting_has_a_help_text():
-    def walk(cls):
-        for field in dataclasses.fields(cls):
-            if "doc" in field.metadata:
-                yield field.metadata["doc"]
-            else:
-                assert dataclasses.is_dataclass(field.default_factory), field.name
-                yield from walk(field.default_factory)
+    sections = [f.default_factory for f in dataclasses.fields(Recipe) if is_section(f)]
+    assert len(sections) > 10
+    for section in (Recipe, *sections):
+        plain = [f.name for f in dataclasses.fields(section) if not is_section(f)]
+        texts = help_texts(section)
+        assert list(texts) == plain
+        assert all(texts.values())
+    assert help_texts(TrainConfig)["seed"] == "Random seed"
 
-    texts = list(walk(Recipe))
-    assert len(texts) > 40
-    assert all(texts)
+
+def is_section(field):
+    return dataclasses.is_dataclass(field.default_factory)
 
 
 # --- problems ---------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ def _reordered(mapping, like):
 @st.composite
 def recipes(draw):
     def value(field):
-        limits = field.metadata
+        limits = field.metadata or dict.fromkeys(("choices", "at_least", "above", "at_most"))
         if limits["choices"]:
             return draw(st.sampled_from(limits["choices"]))
         default = field.default
@@ -293,7 +295,7 @@ def recipes(draw):
             if inner.default is not dataclasses.MISSING
         }
         for field in dataclasses.fields(Recipe)
-        if "doc" not in field.metadata
+        if is_section(field)
     }
     return recipe_from_mapping(sections)
 

@@ -1,8 +1,8 @@
 """The settings of a run: the recipe and its sections, one dataclass each.
 
-Plain dataclasses, so that a saved model loads without a validation library. The text beside each
-field is its help text (`glocal recipes show NAME`); limits of one setting are checked when a recipe
-is read, rules about several settings in `rules`.
+Plain dataclasses, so that a saved model loads without a validation library. The docstrings are the
+help texts (`glocal recipes show NAME`); limits of one setting are checked when a recipe is read,
+rules about several settings in `rules`.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ NO_ENCODER = "none"  # as `encoder.name`, and as the model type in `encoder/conf
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Which encoder reads the text, and how."""
+    """Which encoder reads the text, and how.
 
-    name: str = option("minilm", "`minilm`, a local folder, a Hugging Face hub id, or `none`")
-    max_length: int = option(256, "tokens read at once, special tokens included", at_least=3)
-    document_length: int = option(
-        0,
-        "tokens read from each text in all; those beyond max_length are read in further chunks by "
-        "the A-n, up to their layers (0: no more than max_length)",
-        at_least=0,
-    )
-    overlap: int = option(
-        32, "least number of tokens that neighbouring chunks of a long text share", at_least=0
-    )
-    pooling: str = option(
-        "cls", "document vector: the [CLS] token, or the mean of all", choices=("cls", "mean")
-    )
-    dropout: float = option(
-        0.1, "dropout on the hidden states before the experts", at_least=0, at_most=0.99
-    )
-    freeze: bool = option(False, "keep the encoder's weights fixed")
-    gradient_checkpointing: bool = option(False, "recompute activations to save memory")
-    attention: str = option(
-        "sdpa", "the encoder's attention implementation", choices=("sdpa", "eager")
-    )
+    Attributes:
+        name: `minilm`, a local folder, a Hugging Face hub id, or `none`.
+        max_length: Tokens read at once, special tokens included.
+        document_length: Tokens read from each text in all; those beyond max_length are read in
+            further chunks by the A-n, up to their layers (0: no more than max_length).
+        overlap: Least number of tokens that neighbouring chunks of a long text share.
+        pooling: Document vector: the [CLS] token, or the mean of all.
+        dropout: Dropout on the hidden states before the experts.
+        freeze: Keep the encoder's weights fixed.
+        gradient_checkpointing: Recompute activations to save memory.
+        attention: The encoder's attention implementation.
+    """
+
+    name: str = "minilm"
+    max_length: int = option(256, at_least=3)
+    document_length: int = option(0, at_least=0)
+    overlap: int = option(32, at_least=0)
+    pooling: str = option("cls", choices=("cls", "mean"))
+    dropout: float = option(0.1, at_least=0, at_most=0.99)
+    freeze: bool = False
+    gradient_checkpointing: bool = False
+    attention: str = option("sdpa", choices=("sdpa", "eager"))
 
     @property
     def tokens_read(self) -> int:
@@ -69,51 +69,45 @@ class EncoderConfig:
 
 @dataclass(frozen=True)
 class LabelsConfig:
-    """Which labels a model knows."""
+    """Which labels a model knows.
 
-    min_count: int = option(1, "training texts a label must have", at_least=1)
-    score_unseen: bool = option(
-        False, "also score labels of the label table that have no training text"
-    )
-    text: str = option(
-        "off",
-        "use of label names and descriptions by D-n, A-n and R-n: none, as initial label vectors, "
-        "or as a permanent part of them, which also scores labels without training texts",
-        choices=("off", "start", "tied"),
-    )
-    text_dropout: float = option(
-        0.0, "probability of training a label on its text alone (tied)", at_least=0, at_most=1
-    )
-    text_worth: float = option(
-        10.0,
-        "training texts at which a label's own vector counts half; with fewer it counts less "
-        "(tied)",
-        at_least=0,
-    )
+    Attributes:
+        min_count: Training texts a label must have.
+        score_unseen: Also score labels of the label table that have no training text.
+        text: Use of label names and descriptions by D-n, A-n and R-n: none, as initial label
+            vectors, or as a permanent part of them, which also scores labels without training
+            texts.
+        text_dropout: Probability of training a label on its text alone (tied).
+        text_worth: Training texts at which a label's own vector counts half; with fewer it counts
+            less (tied).
+    """
+
+    min_count: int = option(1, at_least=1)
+    score_unseen: bool = False
+    text: str = option("off", choices=("off", "start", "tied"))
+    text_dropout: float = option(0.0, at_least=0, at_most=1)
+    text_worth: float = option(10.0, at_least=0)
 
 
 @dataclass(frozen=True)
 class LossConfig:
-    """The loss that training minimises."""
+    """The loss that training minimises.
 
-    kind: str = option(
-        "individual",
-        "each expert's BCE on its own, or the BCE of the mean logit",
-        choices=("individual", "collaborative"),
-    )
-    expert_reduction: str = option(
-        "sum", "reduction over the experts' losses (individual)", choices=("sum", "mean")
-    )
-    label_reduction: str = option("sum", "reduction over the labels", choices=("sum", "mean"))
-    bias_init: str = option(
-        "prior", "initial label biases: the training prior's log-odds, or a number"
-    )
-    diversity_weight: float = option(
-        0.0, "weight α of ME-XML's diversity loss (0: off)", at_least=0
-    )
-    diversity_start: float = option(
-        0.25, "fraction of training after which the diversity loss is added", at_least=0, at_most=1
-    )
+    Attributes:
+        kind: Each expert's BCE on its own, or the BCE of the mean logit.
+        expert_reduction: Reduction over the experts' losses (individual).
+        label_reduction: Reduction over the labels.
+        bias_init: Initial label biases: the training prior's log-odds, or a number.
+        diversity_weight: Weight α of ME-XML's diversity loss (0: off).
+        diversity_start: Fraction of training after which the diversity loss is added.
+    """
+
+    kind: str = option("individual", choices=("individual", "collaborative"))
+    expert_reduction: str = option("sum", choices=("sum", "mean"))
+    label_reduction: str = option("sum", choices=("sum", "mean"))
+    bias_init: str = "prior"
+    diversity_weight: float = option(0.0, at_least=0)
+    diversity_start: float = option(0.25, at_least=0, at_most=1)
 
 
 @dataclass(frozen=True)
@@ -123,18 +117,18 @@ class CandidatesConfig:
     `full` scores every label; `shortlist` trains on each text's gold labels, the document expert's
     current best and a random sample, and predicts on the document expert's best; `auto` takes
     `full` on a GPU and `shortlist` on a CPU when there are many labels.
+
+    Attributes:
+        mode: All labels, a shortlist, or a choice by device and number of labels.
+        hard: Negatives in training: labels the document expert ranks highest.
+        random: Negatives in training: labels drawn at random.
+        predict: Labels scored again at prediction.
     """
 
-    mode: str = option(
-        "auto",
-        "all labels, a shortlist, or a choice by device and number of labels",
-        choices=("auto", "full", "shortlist"),
-    )
-    hard: int = option(
-        32, "negatives in training: labels the document expert ranks highest", at_least=0
-    )
-    random: int = option(64, "negatives in training: labels drawn at random", at_least=0)
-    predict: int = option(128, "labels scored again at prediction", at_least=1)
+    mode: str = option("auto", choices=("auto", "full", "shortlist"))
+    hard: int = option(32, at_least=0)
+    random: int = option(64, at_least=0)
+    predict: int = option(128, at_least=1)
 
 
 _RATES = {
@@ -149,82 +143,75 @@ _RATES = {
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The training run."""
+    """The training run.
 
-    epochs: int = option(
-        9,
-        "passes over the training texts (0: chosen by data, machine and budget)",
-        at_least=0,
-    )
-    members: int = option(
-        1,
-        "models trained from the seeds seed, seed + 1, … whose log-odds are averaged (0: one, or "
-        "three where the budget allows)",
-        at_least=0,
-    )
-    budget: str = option(
-        "",
-        "time the run may take, such as 90s, 10m or 2h; epochs are reduced to fit (empty: no "
-        "limit)",
-    )
-    batch_size: int = option(64, "texts per optimizer step, over all processes", at_least=1)
-    accumulation: int = option(1, "parts that a step's batch is computed in", at_least=1)
-    rates: dict[str, float] = field(
-        default_factory=lambda: dict(_RATES),
-        metadata={"doc": "learning rate of each parameter group"},
-    )
-    schedule: str = option(
-        "linear",
-        "learning rate after the warm-up",
-        choices=("linear", "cosine", "constant", "slanted-triangular"),
-    )
-    warmup: float = option(0.05, "fraction of the steps used for warm-up", at_least=0, at_most=1)
-    weight_decay: float = option(0.01, "weight decay of the encoder's matrices", at_least=0)
-    clip_norm: float = option(10.0, "largest gradient norm (0: no clipping)", at_least=0)
-    precision: str = option(
-        "auto",
-        "arithmetic (auto: bf16 where the GPU supports it)",
-        choices=("auto", "bf16", "fp16", "fp32"),
-    )
-    label_precision: str = option(
-        "fp32",
-        "label matrices: fp32 with AdamW, or bf16 updated at once (an eighth of the memory)",
-        choices=("fp32", "bf16"),
-    )
-    graphs: bool = option(True, "record steps as CUDA graphs and replay them, where possible")
-    compile: bool = option(False, "compile the encoder with torch.compile")
-    seed: int = option(0, "random seed", at_least=0)
-    metric: str = option("P@5", "metric on dev that selects the best checkpoint and stops early")
-    evaluations: int = option(0, "evaluations on dev per run (0: one per epoch)", at_least=0)
-    patience: int = option(0, "evaluations without gain before stopping (0: never)", at_least=0)
-    averaging: float = option(
-        0.0, "final fraction of the run whose weights are averaged", at_least=0, at_most=1
-    )
-    checkpoints: int = option(
-        0, "checkpoints per epoch in addition to the one at its end", at_least=0
-    )
-    chunk_elements: int = option(
-        0, "largest (texts × labels × width) tensor (0: by device)", at_least=0
-    )
+    Attributes:
+        epochs: Passes over the training texts (0: chosen by data, machine and budget).
+        members: Models trained from the seeds seed, seed + 1, … whose log-odds are averaged (0:
+            one, or three where the budget allows).
+        budget: Time the run may take, such as 90s, 10m or 2h; epochs are reduced to fit (empty: no
+            limit).
+        batch_size: Texts per optimizer step, over all processes.
+        accumulation: Parts that a step's batch is computed in.
+        rates: Learning rate of each parameter group.
+        schedule: Learning rate after the warm-up.
+        warmup: Fraction of the steps used for warm-up.
+        weight_decay: Weight decay of the encoder's matrices.
+        clip_norm: Largest gradient norm (0: no clipping).
+        precision: Arithmetic (auto: bf16 where the GPU supports it).
+        label_precision: Label matrices: fp32 with AdamW, or bf16 updated at once (an eighth of the
+            memory).
+        graphs: Record steps as CUDA graphs and replay them, where possible.
+        compile: Compile the encoder with torch.compile.
+        seed: Random seed.
+        metric: Metric on dev that selects the best checkpoint and stops early.
+        evaluations: Evaluations on dev per run (0: one per epoch).
+        patience: Evaluations without gain before stopping (0: never).
+        averaging: Final fraction of the run whose weights are averaged.
+        checkpoints: Checkpoints per epoch in addition to the one at its end.
+        chunk_elements: Largest (texts × labels × width) tensor (0: by device).
+    """
+
+    epochs: int = option(9, at_least=0)
+    members: int = option(1, at_least=0)
+    budget: str = ""
+    batch_size: int = option(64, at_least=1)
+    accumulation: int = option(1, at_least=1)
+    rates: dict[str, float] = field(default_factory=lambda: dict(_RATES))
+    schedule: str = option("linear", choices=("linear", "cosine", "constant", "slanted-triangular"))
+    warmup: float = option(0.05, at_least=0, at_most=1)
+    weight_decay: float = option(0.01, at_least=0)
+    clip_norm: float = option(10.0, at_least=0)
+    precision: str = option("auto", choices=("auto", "bf16", "fp16", "fp32"))
+    label_precision: str = option("fp32", choices=("fp32", "bf16"))
+    graphs: bool = True
+    compile: bool = False
+    seed: int = option(0, at_least=0)
+    metric: str = "P@5"
+    evaluations: int = option(0, at_least=0)
+    patience: int = option(0, at_least=0)
+    averaging: float = option(0.0, at_least=0, at_most=1)
+    checkpoints: int = option(0, at_least=0)
+    chunk_elements: int = option(0, at_least=0)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of a run, as written; see `resolve` for what becomes of them."""
+    """All settings of a run, as written; see `resolve` for what becomes of them.
 
-    system: str = option("glocalxml", "which system (`glocal recipes` lists them)")
-    description: str = option("", "one line about the recipe")
-    experts: tuple[str, ...] = option(
-        ("D-last", "A-1"),
-        "experts, as D-n, A-n, R-n, D-(m+n), T or S, where n is a layer, `middle` or `last`; "
-        "`auto` leaves the choice to the run",
-    )
-    combine: str = option(
-        "weights",
-        "combination of the experts: a weighted sum of log-odds and label frequency, learned on "
-        "dev, or the mean of probabilities",
-        choices=("weights", "mean"),
-    )
+    Attributes:
+        system: Which system (`glocal recipes` lists them).
+        description: One line about the recipe.
+        experts: Experts, as D-n, A-n, R-n, D-(m+n), T or S, where n is a layer, `middle` or `last`;
+            `auto` leaves the choice to the run.
+        combine: Combination of the experts: a weighted sum of log-odds and label frequency, learned
+            on dev, or the mean of probabilities.
+    """
+
+    system: str = "glocalxml"
+    description: str = ""
+    experts: tuple[str, ...] = ("D-last", "A-1")
+    combine: str = option("weights", choices=("weights", "mean"))
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     labels: LabelsConfig = field(default_factory=LabelsConfig)
     document: DocumentConfig = field(default_factory=DocumentConfig)
