@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, Self
 
 from glocal.config import Recipe
+from glocal.config.recipe_files import set_dotted
 from glocal.errors import ConfigError, GlocalError, did_you_mean
 
 __all__ = ["Estimator", "NotFittedError", "merge_settings", "raise_not_fitted"]
@@ -104,16 +105,10 @@ def raise_not_fitted(message: str) -> NoReturn:
     raise both(message)
 
 
-def merge_settings(mapping: dict[str, Any], overrides: Mapping[str, Any], where: str = "") -> None:
+def merge_settings(mapping: dict[str, Any], overrides: Mapping[str, Any], prefix: str = "") -> None:
     """Put dotted or nested overrides into nested mappings; unknown names stay, to be reported."""
-    for dotted, value in overrides.items():
-        *sections, key = dotted.split(".")
-        target = mapping
-        for section in sections:
-            target = target.setdefault(section, {})
-            if not isinstance(target, dict):
-                raise ConfigError(f"overrides: '{where}{dotted}': '{section}' is not a section")
-        if isinstance(value, Mapping) and isinstance(target.get(key), dict):
-            merge_settings(target[key], value, f"{where}{dotted}.")
+    for name, value in overrides.items():
+        if isinstance(value, Mapping):
+            merge_settings(mapping, value, f"{prefix}{name}.")
         else:
-            target[key] = value
+            set_dotted(mapping, f"{prefix}{name}", value)

@@ -163,7 +163,7 @@ def print_report(report: EvaluationReport, *, title: str) -> None:
     out = console.stdout()
     out.print(title, style="bold")
     for table in report_tables(report):
-        out.print(table)
+        out.print(table.rich())
 
 
 def _as_dict(

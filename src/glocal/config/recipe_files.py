@@ -17,7 +17,14 @@ from glocal.config.checking import build_section
 from glocal.config.settings import Recipe
 from glocal.errors import ConfigError, did_you_mean
 
-__all__ = ["PRESETS", "load_recipe", "parse_override", "recipe_from_mapping", "recipe_names"]
+__all__ = [
+    "PRESETS",
+    "load_recipe",
+    "parse_override",
+    "recipe_from_mapping",
+    "recipe_names",
+    "set_dotted",
+]
 
 PRESETS = ("fast", "balanced", "best", "auto")  # from fastest to slowest, then the automatic choice
 
@@ -50,7 +57,7 @@ def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Reci
     problems: list[str] = []
     for text in overrides:
         try:
-            _set_dotted(mapping, *parse_override(text))
+            set_dotted(mapping, *parse_override(text))
         except ConfigError as error:
             problems += error.problems
     return recipe_from_mapping(mapping, source=str(name_or_path), problems=problems)
@@ -120,7 +127,8 @@ def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _set_dotted(mapping: dict[str, Any], dotted: str, value: Any) -> None:
+def set_dotted(mapping: dict[str, Any], dotted: str, value: Any) -> None:
+    """Set a value in nested mappings by its dotted name."""
     *sections, key = dotted.split(".")
     for section in sections:
         inner = mapping.setdefault(section, {})

@@ -1,4 +1,4 @@
-"""Each frequency band by itself: its labels ranked among each other, over the documents with one.
+"""Rankings within each frequency band: its labels compete with each other alone.
 
 - How well a model tells frequent, rare and unseen labels apart is not seen in a ranking of all
   labels, where the frequent ones come first (Chalkidis et al., ACL 2019, rank bands this way).
@@ -47,7 +47,7 @@ class Interval:
 
     @classmethod
     def of(cls, scores: DocumentScores) -> Interval:
-        """The mean of a metric and its interval."""
+        """Return the mean of a metric and its interval."""
         against_nothing = DocumentScores(np.zeros(len(scores)), np.ones(len(scores)))
         found = paired_bootstrap(scores, against_nothing)
         return cls(found.value_a, found.low, found.high)
@@ -55,15 +55,15 @@ class Interval:
 
 @dataclass(frozen=True)
 class BandRanking:
-    """One band, ranked by one expert or the combination.
+    """A band of labels ranked by the model or by one expert.
 
     Attributes:
-        band: Its name.
-        part: The expert, or `combined`.
+        band: Name of the band.
+        part: Name of the expert, or `combined` for the model.
         with_gold: Whether only labels with gold compete.
-        n_labels: Labels that compete.
-        n_documents: Documents with a gold label of the band.
-        scores: By metric, such as `nDCG@5`.
+        n_labels: Number of labels that compete.
+        n_documents: Number of documents with a gold label of the band.
+        scores: Values by metric, such as `nDCG@5`.
     """
 
     band: str
@@ -74,7 +74,7 @@ class BandRanking:
     scores: dict[str, Interval]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
@@ -92,9 +92,9 @@ def rank_within_bands(
     Args:
         predictor: The model.
         corpus: Texts with gold labels.
-        bands: Of training frequency; `BANDS` by default.
-        k: Labels per text looked at.
-        more_gold: Texts of another split, whose labels compete among those with gold too.
+        bands: Bands of training frequency; `BANDS` by default.
+        k: Labels per text to look at.
+        more_gold: Texts of another split, whose labels also count as labels with gold.
         progress: Called with (done, total) texts of a ranking.
 
     Returns:
@@ -131,7 +131,7 @@ def rank_within_bands(
 
 
 def _labels_of(corpus: Corpus | None, labels: LabelSpace) -> NDArray[np.int64]:
-    """The labels of the space that some of the texts have."""
+    """Return the labels of the space that some of the texts have."""
     if corpus is None:
         return np.empty(0, dtype=np.int64)
     found = np.unique(labels.encode(corpus).indices).astype(np.int64)
@@ -141,7 +141,7 @@ def _labels_of(corpus: Corpus | None, labels: LabelSpace) -> NDArray[np.int64]:
 def _bands(
     counts: NDArray[np.int64], bands: Bands, n_columns: int
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """The columns of each band, unseen labels first."""
+    """Yield the columns of each band, unseen labels first."""
     band_of = np.full(n_columns, -1)
     band_of[: len(counts)] = bands.assign(counts)
     yield UNSEEN, band_of < 0
@@ -169,7 +169,7 @@ def _ranked(
 
 
 def _only(gold: Any, columns: NDArray[np.int64]) -> Any:
-    """The gold matrix with the other columns empty."""
+    """Return the gold matrix with the other columns empty."""
     from scipy.sparse import csr_matrix
 
     kept = np.isin(gold.indices, columns)

@@ -1,4 +1,4 @@
-"""Several saved models vote, one in memory at a time.
+"""Ensembles: several saved models vote, one in memory at a time.
 
 - pass 1: each model gives its best `pool` labels of every text; their union is the text's pool;
 - pass 2: each model scores the whole pool through `candidates`, and the probabilities are averaged.
@@ -43,15 +43,15 @@ def ensemble_predict(
     batch_size: int = 64,
     progress: Progress | None = None,
 ) -> Predictions:
-    """The best labels of each text by the mean probability of several models.
+    """Return the best labels of each text by the mean probability of several models.
 
     Args:
         paths: Model directories that share one label space.
         corpus: The texts.
-        k: Labels for each text.
-        pool: Labels each model puts forward for each text; never fewer than `k`.
-        device: Where to compute.
-        batch_size: Texts computed at a time.
+        k: Labels per text.
+        pool: Labels each model proposes for a text; never fewer than `k`.
+        device: The device to compute on.
+        batch_size: Texts per batch.
         progress: Called with (texts done, texts to do), counted over all models and both passes.
 
     Raises:
@@ -86,7 +86,7 @@ def ensemble_predict(
 
 
 def ensemble_labels(paths: Sequence[str | Path]) -> LabelSpace:
-    """The label space the models share.
+    """Return the label space the models share.
 
     Raises:
         ConfigError: When there is no model.
@@ -134,7 +134,7 @@ class _Votes:
         self.sums = _scratch(folder / "sums.npy", flat, np.float32)  # (n, models × width)
 
     def propose(self, model: int, predictor: Predictor, texts: list[str], rows: slice) -> None:
-        """Note the labels a model puts forward."""
+        """Store the labels a model proposes."""
         found = predictor.predict(texts, k=self.width)
         start = model * self.width
         # One more than the label: 0, as in a new file, means none.
@@ -149,7 +149,7 @@ class _Votes:
         self.sums[rows, :width] += np.where(candidates >= 0, scores, 0.0)
 
     def best(self, k: int) -> Predictions:
-        """The labels with the highest mean probability."""
+        """Return the labels with the highest mean probability."""
         parts = [Predictions(np.empty((0, k), np.int64), np.empty((0, k), np.float32))]
         for start in range(0, len(self.proposed), CHUNK):
             rows = slice(start, start + CHUNK)
@@ -184,7 +184,7 @@ def _report(progress: Progress | None, before: int, total: int, done: int) -> No
 
 
 def _scratch(path: Path, shape: tuple[int, int], dtype: type) -> Any:
-    """An array of zeros in a file; an empty one in memory, as an empty file cannot be mapped."""
+    """Return an array of zeros in a file, or in memory if it is empty (not mappable)."""
     if 0 in shape:
         return np.zeros(shape, dtype)
     return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)

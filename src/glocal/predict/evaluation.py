@@ -187,8 +187,8 @@ def evaluate_predictions(
     Args:
         predictions: The model's, with those of experts or the mean where they were asked for.
         gold: Sparse (documents, columns ≥ labels); columns beyond the label space are misses.
-        counts: Training texts of each label of the label space.
-        n_train: Training texts in all.
+        counts: Number of training texts of each label of the label space.
+        n_train: Number of training texts.
         bands: Frequency bands of the macro scores; the default ones when not given.
         ks: Cut-offs of metrics at k.
         threshold: Lowest score that counts for micro-F1.

@@ -37,7 +37,7 @@ class Span:
 
 @dataclass(frozen=True)
 class TagExplanation:
-    """One predicted label, what each expert gave it, and the words behind it."""
+    """A predicted label, each expert's score of it, and the words behind it."""
 
     label_id: str
     label_name: str
@@ -131,6 +131,6 @@ def _top_words(
 
 
 def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
-    """Some tokenizers (SentencePiece) count the space before a word as a part of it."""
+    """Trim a span: some tokenizers (SentencePiece) count the space before a word as part of it."""
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())

@@ -1,4 +1,4 @@
-"""Predictions held against gold: one metric by its name, and the comparison of two models.
+"""Predictions compared with gold: one metric by its name, and the comparison of two models.
 
 What several metrics share (the hits of a set of predictions, the best attainable gains of the gold
 labels) is computed once per `Scorer`.
@@ -38,7 +38,7 @@ class Propensity:
 
 
 def check_metric_name(name: str) -> MetricName:
-    """Take a metric's name apart; an unknown one is a `ConfigError` with the nearest valid one."""
+    """Parse a metric's name; an unknown one is a `ConfigError` with the nearest valid one."""
     try:
         return parse_metric_name(name)
     except ValueError as error:
@@ -54,15 +54,15 @@ def metric_value(
     n_train: int | None = None,
     threshold: float = 0.5,
 ) -> float:
-    """One metric by its name: larger is better for all of them.
+    """Return one metric by its name; larger is better for all of them.
 
     Args:
         name: Such as `P@5`, `nDCG@3`, `PSP@1`, `macro-F@5` (over all labels) or `micro-F1`.
-        predictions: Of all documents.
+        predictions: Predictions for all documents.
         gold: Sparse (documents, columns ≥ labels), or prepared gold.
-        counts: Training texts of each label; needed by PSP and PSnDCG.
-        n_train: Training texts in all; needed by the same.
-        threshold: Of micro-F1.
+        counts: Number of training texts of each label, for PSP and PSnDCG.
+        n_train: Number of training texts, for the same.
+        threshold: Lowest score that counts for micro-F1.
 
     Raises:
         ConfigError: For an unknown name; the message has the nearest valid one.
@@ -95,11 +95,11 @@ def compare(
         b: Predictions of the second, in the same label space.
         gold: Sparse (documents, columns ≥ labels), or prepared gold.
         metric: Any but the macro ones, which are not made of documents.
-        counts: Training texts of each label; needed by PSP and PSnDCG.
-        n_train: Training texts in all; needed by the same.
-        threshold: Of micro-F1.
-        samples: Draws.
-        seed: Of the draws.
+        counts: Number of training texts of each label, for PSP and PSnDCG.
+        n_train: Number of training texts, for the same.
+        threshold: Lowest score that counts for micro-F1.
+        samples: Number of bootstrap samples.
+        seed: Random seed of the samples.
 
     Returns:
         The difference a - b with its interval and p-value.
@@ -117,13 +117,13 @@ def compare(
 
 
 class Scorer:
-    """Gold and label counts, against which any number of predictions can be held.
+    """Gold labels and label counts, to compare any number of predictions with.
 
     Args:
         gold: Sparse (documents, columns ≥ labels), or prepared gold.
-        counts: Training texts of each label of the label space.
-        n_train: Training texts in all.
-        depth: The largest k of the metrics to come.
+        counts: Number of training texts of each label of the label space.
+        n_train: Number of training texts.
+        depth: The largest k of any metric.
         propensity: Constants A and B.
     """
 
@@ -157,7 +157,7 @@ class Scorer:
         self._best: NDArray[np.float64] | None = None
 
     def judge(self, predictions: Predictions) -> Judged:
-        """Hits of the predictions; remembered until other predictions come."""
+        """Return the hits of predictions; cached for the last predictions."""
         if self._judged is None or self._judged[0] is not predictions:
             self._check(predictions)
             self._judged = predictions, judge(predictions.indices, self.gold)
@@ -166,7 +166,7 @@ class Scorer:
     def document_scores(
         self, metric: MetricName, predictions: Predictions, *, threshold: float = 0.5
     ) -> DocumentScores:
-        """A metric for every document with gold."""
+        """Return a metric for every document with gold."""
         judged = self.judge(predictions)
         if metric.family in RANKING:
             return RANKING[metric.family](judged, metric.k)

@@ -1,125 +1,95 @@
-"""Evaluation reports as tables for the terminal: percentages, at most 100 columns wide."""
+"""Evaluation reports as tables for the terminal, at most 100 columns wide."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from glocal.metrics.metric_names import MICRO
-from glocal.predict.evaluation import BandScores, EvaluationReport
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from glocal.predict.evaluation import EvaluationReport
+from glocal.table import Cell, Column, Table, columns
 
 __all__ = ["report_tables"]
 
-# Metric columns side by side; nine of the widest still fit 100 columns.
-_COLUMNS = 9
+_WIDTH = 9  # metric columns side by side; this many of the widest still fit
 _MAIN, _MORE = ("P", "nDCG", "PSP"), ("R", "RP", "PSnDCG")
-_Row = tuple[str | int | float, ...]
-_BAND_HEADER = ("", "band", "labels", "P", "R", "F1", "with gold", "P", "R", "F1")
 
 
-@dataclass
-class _Grid:
-    """A title, a header and rows; numbers are fractions, counts are whole numbers."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: list[_Row]
-    note: str = ""
-    text_columns: int = 1
-
-
-def report_tables(report: EvaluationReport) -> list[Table]:
-    """Return the tables of a report in the order to print them."""
-    return [_rich_table(grid) for grid in _grids(report)]
-
-
-# --- grids -----------------------------------------------------------------------------------
-
-
-def _grids(report: EvaluationReport) -> Iterator[_Grid]:
-    scores = {name: part.scores for name, part in report.parts().items()}
-    yield from _ranking_grids(report, scores, _MAIN, "Scores", _counts_line(report))
+def report_tables(report: EvaluationReport) -> Iterator[Table]:
+    """Yield the tables of a report in the order to print them."""
+    parts = report.parts()
+    scores = {name: part.scores for name, part in parts.items()}
+    yield from _metric_tables(report, scores, _MAIN, "Scores", _counts_line(report))
     if report.deduplicated is not None:
-        scores_left = {name: part.deduplicated or {} for name, part in report.parts().items()}
-        title = "Scores without near-duplicates"
+        without = {name: part.deduplicated or {} for name, part in parts.items()}
         note = f"{report.n_duplicates:,} near-duplicates of training documents skipped"
-        yield from _ranking_grids(report, scores_left, _MAIN, title, note)
-    if any(part.gains for part in report.parts().values()):
-        yield _gain_grid(report)
-    yield from _ranking_grids(report, scores, _MORE, "More scores")
-    yield _threshold_grid(report)
-    yield _band_grid(report)
+        yield from _metric_tables(report, without, _MAIN, "Scores without near-duplicates", note)
+    if any(part.gains for part in parts.values()):
+        yield _gains(report)
+    yield from _metric_tables(report, scores, _MORE, "More scores")
+    yield _decisions(report)
+    yield _bands(report)
 
 
-def _ranking_grids(
+def _metric_tables(
     report: EvaluationReport,
     scores: dict[str, dict[str, float]],
     families: tuple[str, ...],
     title: str,
     note: str = "",
-) -> Iterator[_Grid]:
+) -> Iterator[Table]:
     names = [f"{family}@{k}" for family in families for k in report.ks]
-    for start in range(0, len(names), _COLUMNS):
-        columns = names[start : start + _COLUMNS]
-        rows: list[_Row] = [
-            (part, *(values[name] for name in columns)) for part, values in scores.items()
-        ]
-        yield _Grid(title, ("", *columns), rows, note)
+    for start in range(0, len(names), _WIDTH):
+        yield _scores_table(scores, names[start : start + _WIDTH], title, note)
 
 
-def _gain_grid(report: EvaluationReport) -> _Grid:
-    rows: list[_Row] = [
-        (name, metric, found.difference, found.low, found.high)
-        for name, part in report.parts().items()
-        for metric, found in part.gains.items()
+def _scores_table(
+    scores: dict[str, dict[str, float]], names: list[str], title: str, note: str
+) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (part, *(values[name] for name in names)) for part, values in scores.items()
     ]
-    header = ("combined over", "metric", "gain", "from", "to")
+    return Table(title, [Column("", "text"), *columns("share", *names)], rows, note)
+
+
+def _gains(report: EvaluationReport) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (name if place == 0 else "", metric, found.difference, found.low, found.high)
+        for name, part in report.parts().items()
+        for place, (metric, found) in enumerate(part.gains.items())
+    ]
+    head = [*columns("text", "combined over", "metric"), *columns("points", "gain", "from", "to")]
     note = "in points, with 95% intervals by paired bootstrap over the documents"
-    return _Grid("Gain from combining experts", header, rows, note, text_columns=2)
+    return Table("Gain from combining experts", head, rows, note)
 
 
-def _threshold_grid(report: EvaluationReport) -> _Grid:
-    names, parts = ("micro-P", "micro-R", MICRO, "ECE"), report.parts()
+def _decisions(report: EvaluationReport) -> Table:
+    parts = report.parts()
     bins = next((part.calibration.bins for part in parts.values() if part.calibration), 0)
     note = f"ECE: {bins} bins, first {max(report.ks)} predictions of each document" if bins else ""
-    rows: list[_Row] = [
-        (name, *(part.scores[metric] for metric in names)) for name, part in parts.items()
-    ]
+    scores = {name: part.scores for name, part in parts.items()}
     title = f"Labels that score at least {report.threshold:g}, and calibration"
-    return _Grid(title, ("", *names), rows, note)
+    return _scores_table(scores, ["micro-P", "micro-R", MICRO, "ECE"], title, note)
 
 
-def _band_grid(report: EvaluationReport) -> _Grid:
+def _bands(report: EvaluationReport) -> Table:
     k = max(report.ks)
-    rows = [
-        _band_row(name, band, found)
-        for name, part in report.parts().items()
-        for band, found in part.macro[k].items()
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for name, part in report.parts().items():
+        for place, (band, found) in enumerate(part.macro[k].items()):
+            every, gold = found.all_labels, found.with_gold
+            rows.append(
+                (
+                    *(name if place == 0 else "", band),
+                    *(every.n_labels, every.precision, every.recall, every.f1),
+                    *(gold.n_labels, gold.precision, gold.recall, gold.f1),
+                )
+            )
+    head = columns("text", "", "band")
+    for population in ("labels", "with gold"):
+        head += [Column(population, "count"), *columns("share", "P", "R", "F1")]
     title = f"Macro averages at {k} by training frequency of the labels"
     note = "left: over all labels of a band; right: over those with test gold"
-    return _Grid(title, _BAND_HEADER, rows, note, text_columns=2)
-
-
-def _band_row(part: str, band: str, found: BandScores) -> _Row:
-    every, gold = found.all_labels, found.with_gold
-    return (
-        part,
-        band,
-        every.n_labels,
-        every.precision,
-        every.recall,
-        every.f1,
-        gold.n_labels,
-        gold.precision,
-        gold.recall,
-        gold.f1,
-    )
+    return Table(title, head, rows, note)
 
 
 def _counts_line(report: EvaluationReport) -> str:
@@ -131,42 +101,3 @@ def _counts_line(report: EvaluationReport) -> str:
         share = report.n_unseen_gold / report.n_gold
         text += f"; {share:.1%} of gold labels are outside the label space and count as misses"
     return text
-
-
-# --- drawing ---------------------------------------------------------------------------------
-
-
-def _rich_table(grid: _Grid) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        title=grid.title,
-        caption=grid.note or None,
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-    )
-    for place, name in enumerate(grid.header):
-        table.add_column(
-            name,
-            justify="left" if place < grid.text_columns else "right",
-            no_wrap=place >= grid.text_columns,
-        )
-    previous = ""
-    for row in grid.rows:
-        cells = [_cell(value) for value in row]
-        # A name stands once above its rows.
-        repeated = grid.text_columns > 1 and cells[0] == previous
-        previous = cells[0]
-        table.add_row(*map(Text, ["" if repeated else cells[0], *cells[1:]]))
-    return table
-
-
-def _cell(value: str | int | float) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int):
-        return f"{value:,}"
-    return "–" if math.isnan(value) else f"{100 * value:.1f}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,10 +13,8 @@ import torch
 from glocal.data.batches import Collator, prediction_batches
 from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
-
-if TYPE_CHECKING:
-    from glocal.ranking.ranker import Ranker
-    from glocal.ranking.topk import TopK
+from glocal.ranking.ranker import Ranked, Ranker
+from glocal.ranking.topk import TopK
 
 __all__ = ["score_documents"]
 
@@ -54,9 +52,7 @@ def score_documents(
     wanted = np.arange(len(documents)) if positions is None else positions
     k = min(k, system.n_labels) if candidates is None else min(k, candidates.shape[1])
     permitted = None if allowed is None else torch.from_numpy(allowed).to(device)
-    shape = len(wanted), k
-    combined, averaged = _Table(shape), _Table(shape)
-    alone = {name: _Table(shape) for name in experts}
+    pages, order = [_predictions(_nothing(k, experts, mean))], [np.empty(0, np.int64)]
     done, was_training = 0, system.training
     if was_training:  # threads that predict at the same time must not touch the system
         system.eval()
@@ -68,35 +64,28 @@ def score_documents(
             ranked = system.topk(
                 batch, k, candidates=given, allowed=permitted, experts=experts, mean=mean
             )
-        combined.add(places, ranked.combined)
-        for name, topk in ranked.experts.items():
-            alone[name].add(places, topk)
-        if ranked.mean is not None:
-            averaged.add(places, ranked.mean)
+        pages.append(_predictions(ranked))
+        order.append(places)
         done += len(places)
         if progress is not None:
             progress(done, len(wanted))
     if was_training:
         system.train()
-    return Predictions(
-        combined.indices,
-        combined.scores,
-        experts={name: table.predictions() for name, table in alone.items()},
-        mean=averaged.predictions() if mean else None,
-    )
+    return Predictions.concat(pages).take(np.argsort(np.concatenate(order)))
 
 
-class _Table:
-    """Predictions of (documents, k), filled batch by batch in any order."""
+def _predictions(ranked: Ranked) -> Predictions:
+    """Return the predictions of a batch, off the device."""
 
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self.indices = np.full(shape, -1, dtype=np.int64)
-        self.scores = np.zeros(shape, dtype=np.float32)
+    def read(found: TopK) -> Predictions:
+        return Predictions(found.indices.cpu().numpy(), found.scores.cpu().numpy())
 
-    def add(self, rows: np.ndarray, found: TopK) -> None:
-        width = found.indices.shape[1]
-        self.indices[rows, :width] = found.indices.cpu().numpy()
-        self.scores[rows, :width] = found.scores.cpu().numpy()
+    experts = {name: read(found) for name, found in ranked.experts.items()}
+    mean = None if ranked.mean is None else read(ranked.mean)
+    return replace(read(ranked.combined), experts=experts, mean=mean)
 
-    def predictions(self) -> Predictions:
-        return Predictions(self.indices, self.scores)
+
+def _nothing(k: int, experts: Sequence[str], mean: bool) -> Ranked:
+    """Return k labels of no documents, which fixes the width of the result."""
+    none = TopK(torch.empty((0, k), dtype=torch.int64), torch.empty((0, k)))
+    return Ranked(none, dict.fromkeys(experts, none), none if mean else None)

@@ -26,12 +26,12 @@ def aplc_topk(
     allowed: Tensor | None = None,
     prune: bool = True,
 ) -> TopK:
-    """The best k labels of each document, by id.
+    """Return the best k labels of each document.
 
     Args:
         head: The output layer.
         document: (B, d) fp32.
-        k: How many labels.
+        k: Labels per document.
         allowed: (L,) bool, labels that may be predicted.
         prune: Skip tails; the result is the same without.
     """
@@ -50,12 +50,12 @@ def aplc_topk(
 
 
 class _Search:
-    """The best labels so far.
+    """Holds the best labels found so far.
 
     Args:
         head: The output layer.
-        k: How many labels.
-        documents: Of how many documents.
+        k: Labels per document.
+        documents: Number of documents.
         allowed: (L,) bool, labels that may be predicted.
     """
 
@@ -64,17 +64,17 @@ class _Search:
         self.best.keys = torch.full((documents, k), -1, device=head.order.device)
 
     def bar(self) -> Tensor:
-        """The k-th best score of each document, which a label must reach; 0 for a free place."""
+        """Return the k-th best score of each document, which a label must reach; 0 if free."""
         return self.best.result().scores[:, -1]
 
     def visit(self, number: int, rows: Tensor, document: Tensor, gates: Tensor | None) -> None:
-        """Take in the labels of a cluster for some documents.
+        """Score the labels of a cluster for some documents.
 
         Args:
-            number: Of the cluster.
-            rows: (n,) which documents.
+            number: Number of the cluster.
+            rows: (n,) positions of the documents.
             document: (n, d) their vectors.
-            gates: (n,) how likely the cluster is; none for the head.
+            gates: (n,) probabilities of the cluster; none for the head.
         """
         start, stop = self.head.bounds[number : number + 2]
         cluster = self.head.cluster(number)
@@ -88,7 +88,7 @@ class _Search:
             self._take(rows, scores, labels)
 
     def _take(self, rows: Tensor, scores: Tensor, labels: Tensor) -> None:
-        """Sorting costs more than scoring: only documents with a score that counts are sorted."""
+        """Keep the best; only documents that gain are sorted: sorting is the costly part."""
         gaining = (scores.amax(1) >= self.bar()[rows]).nonzero()[:, 0]
         if not len(gaining):
             return

@@ -29,15 +29,15 @@ class Candidates(NamedTuple):
 def draw_candidates(
     batch: Batch, hard: Tensor | None, *, n_random: int, n_labels: int, seed: tuple[int, int]
 ) -> Candidates:
-    """Gold labels, hard negatives and a random sample for each document.
+    """Return gold labels, hard negatives and a random sample for each document.
 
     Args:
         batch: The documents.
         hard: (B, h) labels that are not gold, −1 where there are fewer.
         n_random: Labels drawn for each document.
         n_labels: Size of the label space.
-        seed: Of the run, and the step: with a document's position they decide its draw, so that it
-            depends neither on what came before nor on how a step is dealt out.
+        seed: The run's seed and the step. With a document's position they decide its sample, which
+            so depends neither on earlier steps nor on how a step is sharded.
     """
     gold = batch.gold
     known = gold if hard is None else torch.cat([gold, hard], dim=1)
@@ -56,7 +56,7 @@ def draw_candidates(
 def _random_labels(
     positions: np.ndarray, n_random: int, n_labels: int, seed: tuple[int, int]
 ) -> np.ndarray:
-    """Uniform labels (B, n_random), each a hash (SplitMix64) of seed, step, document and place."""
+    """Return uniform labels (B, n_random), each a hash (SplitMix64) of seed, document and place."""
     (key,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
     places = positions.astype(np.uint64)[:, None] * np.uint64(n_random)
     state = key + np.uint64(0x9E3779B97F4A7C15) * (places + np.arange(n_random, dtype=np.uint64))

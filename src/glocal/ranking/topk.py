@@ -17,7 +17,7 @@ _LOW = 0x7FFFFFFF
 
 
 class TopK(NamedTuple):
-    """Label ids and scores by falling score; −1 and 0 where there are fewer than k."""
+    """Label ids and scores, best first; −1 and 0 where there are fewer than k."""
 
     indices: Tensor  # (B, k) int64
     scores: Tensor  # (B, k) float32
@@ -31,7 +31,7 @@ class RunningTopK:
         self.keys: Tensor | None = None
 
     def update(self, scores: Tensor, labels: Tensor, allowed: Tensor | None = None) -> None:
-        """Take in scores (B, C) of labels (C,) or (B, C); a negative score or label is none."""
+        """Add scores (B, C) of labels (C,) or (B, C); negative scores and labels are ignored."""
         keys = _pack(scores, labels)
         if allowed is not None:
             keys = torch.where(allowed[labels.clamp(min=0)], keys, -1)
@@ -42,13 +42,13 @@ class RunningTopK:
         self.keys = keys
 
     def result(self) -> TopK:
-        """What was collected."""
+        """Return the best labels so far."""
         assert self.keys is not None, "update was never called"
         return _unpack(self.keys)
 
 
 def topk_of(scores: Tensor, labels: Tensor, k: int, allowed: Tensor | None = None) -> TopK:
-    """The best k of scores (B, C) for labels (C,) or (B, C)."""
+    """Return the best k of scores (B, C) for labels (C,) or (B, C)."""
     running = RunningTopK(k)
     running.update(scores, labels, allowed)
     return running.result()
