@@ -61,6 +61,13 @@ def test_a_missing_file_with_an_escape_in_its_name(run, hostile):
     check(run("eval", hostile[1], "\x1b[31mnowhere"), "error: \\x1b[31mnowhere")
 
 
+def test_wrong_usage_with_an_escape_in_an_argument(run, hostile):
+    result = run("info", hostile[1], "\x1b[31mtoo", "many")
+    assert result.exit_code == 2
+    assert "\x1b" not in result.stderr
+    assert "\\x1b[31mtoo" in result.stderr
+
+
 def test_colours_of_our_own_survive(capsys):
     fake = Console(force_terminal=True, color_system="standard", highlight=False)
     fake.push_render_hook(console.stderr()._render_hooks[0])

@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from glocal.cli import app
-from glocal.cli.group import COMMANDS
+from glocal.cli.group import COMMANDS, EXAMPLES
 from tests.cli.conftest import TINY
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
@@ -39,6 +39,11 @@ def test_every_option_is_documented(words, command):
 def test_every_command_and_option_has_help(words, command):
     assert command.help
     assert all(p.help for p in command.params if p.param_type_name == "option")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_its_example(command):
+    assert f"Example: `{EXAMPLES[command]}`" in PAGE
 
 
 def documented_commands():

@@ -140,14 +140,18 @@ def print_table(
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title or None, caption=note or None, title_justify="left",
-                  caption_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))  # fmt: skip
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < text_columns else "right",
                          overflow="fold", no_wrap=number == 0)  # fmt: skip
     for row in rows:
         table.add_row(*row)
+    # Not as the table's own title and caption, which are wrapped at its width.
+    if title:
+        stdout().print(title, style="italic")
     stdout().print(table)
+    if note:
+        stdout().print(note, style="dim")
 
 
 def note(text: str) -> None:

@@ -127,6 +127,8 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except (Exception, KeyboardInterrupt) as error:
+            if isinstance(message := getattr(error, "message", None), str):
+                error.message = console.clean(message)  # type: ignore[union-attr]
             if failures.belongs_to_typer(error) or console.settings.debug:
                 raise
             command = self.get_command(ctx, ctx.invoked_subcommand)

@@ -48,7 +48,7 @@ def _facts(found: ModelInfo) -> dict[str, str]:
         "training texts": f"{found.n_documents:,}",
         "size": format_bytes(found.n_bytes),
         "scores": _scores(found),
-        "calibration": _listed(found.calibration),
+        "calibration": "fitted on dev" if found.metrics.get("dev") else "",
         "default tags": _listed(found.decision) or "the best k; no threshold is stored",
         "integrity": f"checksums of {len(found.checked_files)} files"
         if found.checked_files
