@@ -87,8 +87,8 @@ def test_models_of_the_same_folder_name(run, models, files, tmp_path):
     ("options", "message"),
     [
         (["--bands", "few=1-20,more=15-"], "overlap"),
-        (["--bands", "few"], "not of the form"),
-        (["--bands", ""], "not of the form"),
+        (["--bands", "few"], "is malformed"),
+        (["--bands", ""], "is malformed"),
         (["--bands", "few=1-20,more=25-"], "gap"),
     ],
 )

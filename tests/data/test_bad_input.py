@@ -215,7 +215,7 @@ def test_paths_that_cannot_be_read(tmp_path, monkeypatch):
     (tmp_path / "train.jsonl").write_text(jsonl(GOOD))
     with pytest.raises(DataError, match=r"trian.jsonl: no such file; did you mean .*train.jsonl\?"):
         read_corpus(tmp_path / "trian.jsonl")
-    with pytest.raises(DataError, match="is a folder, expected a file"):
+    with pytest.raises(DataError, match="is a folder; expected a file"):
         read_corpus(tmp_path)
     with pytest.raises(DataError, match="File name too long"):
         read_corpus(tmp_path / ("a" * 300))

@@ -20,8 +20,8 @@ def test_parse_and_print():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("few", "not of the form"),
-        ("", "not of the form"),
+        ("few", "is malformed"),
+        ("", "is malformed"),
         ("few=1-20,many=20-", "overlap"),
         ("few=1-20,many=22-", "gap"),
         ("many=21-,few=1-20", "overlap or are out of order"),

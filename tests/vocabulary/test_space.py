@@ -51,7 +51,7 @@ def test_min_count():
 
 
 def test_nothing_left_says_why():
-    with pytest.raises(DataError, match="x: none of the 2 labels has the 5 training texts"):
+    with pytest.raises(DataError, match="x: none of the 2 labels has at least 5 training texts"):
         LabelSpace.build(corpus_of(["b", "a"]), min_count=5)
     with pytest.raises(DataError, match="x: no document has labels"):
         LabelSpace.build(corpus_of([], []))

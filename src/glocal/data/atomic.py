@@ -1,14 +1,13 @@
-"""Writes that either happen completely or not at all.
+"""Atomic writes of files and directories.
 
 - `atomic_write` writes a file under a temporary name beside its target and renames it at the end.
-- `replace_dir` does the same for a finished directory, keeping the old one until the new one is in
+- `replace_dir` does the same for a finished directory and keeps the old one until the new one is in
   place.
-
 - `exclusive` lets one process at a time work on a path.
 
-The first two flush to the disk before the rename, so that a crash or a power cut leaves the old
-content or the new one, never half of either. When writing fails (a full disk, an exception in the
-body) the temporary files are removed, the old content stays and the exception passes through.
+The first two flush to the disk before the rename, so that a crash or a power cut leaves either the
+old content or the new one. If writing fails (a full disk, an exception in the body), the temporary
+files are removed, the old content stays and the exception is raised.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["atomic_write", "exclusive", "fsync_tree", "replace_dir", "temporary_
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a binary file that takes the place of `path` when the block ends without an error.
+    """Open a binary file that replaces `path` when the block ends without an error.
 
     Args:
         path: The file to write; its folder is created if need be.
@@ -104,9 +103,9 @@ def _lock(file: IO[str]) -> None:
 
 @contextlib.contextmanager
 def temporary_dir(final: str | Path) -> Iterator[Path]:
-    """Make a directory beside `final` that is removed if it is still there when the block ends.
+    """Create a directory beside `final` that is removed when the block ends, if it still exists.
 
-    Meant to be filled and then handed to `replace_dir` inside the block.
+    It is meant to be filled and passed to `replace_dir` inside the block.
 
     Args:
         final: Where the finished directory will go; its parent is created if need be.
@@ -122,14 +121,14 @@ def temporary_dir(final: str | Path) -> Iterator[Path]:
 
 
 def replace_dir(tmp: str | Path, final: str | Path) -> None:
-    """Put the finished directory `tmp` in the place of `final`.
+    """Replace `final` with the finished directory `tmp`.
 
     Both must be on the same file system. An old `final` is set aside first and removed last; if the
     rename fails it is put back.
 
     Args:
-        tmp: A directory that holds everything it should.
-        final: Its place from now on.
+        tmp: The finished directory.
+        final: The path it replaces.
     """
     source, target = Path(tmp), Path(final)
     fsync_tree(source)

@@ -1,11 +1,11 @@
-"""Documents longer than an encoder's window, cut into chunks that it can read.
+"""Chunks of documents that are longer than an encoder's window.
 
-- the first chunk is the document cut at the window, as if nothing followed;
-- the rest is covered by chunks that are full too, spread evenly: each reaches back over what came
-  before it by at least `overlap` tokens, ends with tokens of its own, and carries the special
-  tokens. A chunk is thus never padded, and what it says of a token depends on its document alone;
-- `Continuation` is the rest of a batch's documents: each token has its place once, in the chunk
-  that it is new in.
+- The first chunk is the document truncated at the window.
+- The rest is covered by full chunks, spread evenly: each overlaps the text before it by at least
+  `overlap` tokens, ends with new tokens, and has the special tokens. A chunk is thus never padded,
+  and the hidden states of a token depend on its document alone.
+- `Continuation` holds the further chunks of a batch: each token is read from the chunk in which it
+  is new.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["Chunking", "Continuation", "continuation_of"]
 
 @dataclass(frozen=True)
 class Chunking:
-    """How long documents are cut.
+    """The way long documents are cut.
 
     Args:
         window: Tokens of a chunk, special tokens included.
-        overlap: Tokens that neighbouring chunks share at least.
+        overlap: Minimum number of tokens that neighbouring chunks share.
         before: Special tokens at the start of every chunk.
         after: Special tokens at its end.
     """
@@ -45,15 +45,15 @@ class Chunking:
 
     @property
     def step(self) -> int:
-        """New tokens of a chunk at most."""
+        """Maximum number of new tokens of a chunk."""
         return self.body - self.overlap
 
     def first(self, tokens: NDArray[Any]) -> NDArray[Any]:
-        """The first chunk: the document as it is, or cut at the window."""
+        """Return the first chunk: the document, truncated at the window."""
         return tokens[self.order(len(tokens))[: self.window]]
 
     def order(self, length: int) -> NDArray[np.int64]:
-        """Places of a document's tokens in the order they are attended to: first chunk, rest."""
+        """Return the places of a document's tokens in the order of attention: first chunk, rest."""
         places = np.arange(length)
         if length <= self.window:
             return places
@@ -63,7 +63,7 @@ class Chunking:
         )
 
     def beyond(self, tokens: NDArray[Any]) -> Iterator[tuple[NDArray[Any], int]]:
-        """The further chunks of a document, each with the number of its last tokens that are new.
+        """Yield the further chunks of a document, each with the number of new tokens at its end.
 
         Args:
             tokens: The document, special tokens included once.
@@ -73,7 +73,7 @@ class Chunking:
         n_chunks = -(-rest // self.step) if rest > 0 else 0
         done = 0
         for number in range(1, n_chunks + 1):
-            upto = number * rest // n_chunks  # even steps: no chunk is left with a few tokens
+            upto = number * rest // n_chunks  # even steps: no chunk has only a few new tokens
             stop = end - rest + upto
             parts = [tokens[: self.before], tokens[stop - self.body : stop], tokens[end:]]
             yield np.concatenate(parts), upto - done
@@ -82,14 +82,14 @@ class Chunking:
 
 @dataclass(frozen=True)
 class Continuation:
-    """The tokens of a batch's documents beyond their first chunk."""
+    """The part of a batch's documents beyond their first chunk."""
 
     input_ids: Tensor  # (N, C) int64, chunks of all documents, none padded
     places: Tensor  # (B, S) int64, tokens among the N · C of all chunks, −1 where there are fewer
     chunks: Tensor  # (B, K) int64, the chunks of each document, −1 where there are fewer
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return the tensors that live on the device."""
+        """Return all tensors."""
         return self.input_ids, self.places, self.chunks
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Continuation:
@@ -100,15 +100,14 @@ class Continuation:
 def continuation_of(
     documents: Sequence[NDArray[Any]], chunking: Chunking, *, pad_id: int, multiple: int = 1
 ) -> Continuation | None:
-    """Gather the further chunks of a batch; None where no document has any.
+    """Collect the further chunks of a batch; None if no document has any.
 
     Args:
         documents: Token ids of each, special tokens included once.
-        chunking: How they are cut.
-        pad_id: Fills chunks that stand for nothing.
-        multiple: The longest continuation is rounded up to a multiple of this where their lengths
-            differ, and the number of chunks to a multiple of it or of the documents, so that there
-            are few shapes.
+        chunking: The way documents are cut.
+        pad_id: Fills empty chunks.
+        multiple: The longest continuation is rounded up to a multiple of this where they differ, and the
+            number of chunks to a multiple of it or of the documents: few shapes can be recorded.
     """
     chunks: list[NDArray[Any]] = []
     places: list[NDArray[np.int64]] = []
@@ -128,7 +127,7 @@ def continuation_of(
     n_chunks = _rounded(len(chunks), min(multiple, len(documents)))
     ids = np.full((n_chunks, chunking.window), pad_id, dtype=np.int64)
     ids[: len(chunks)] = chunks
-    # As many as the longest continuation may need: one shape for each rounded length.
+    # The most chunks that the longest continuation may need: one shape for each rounded length.
     most = -(-longest // chunking.step)
     return Continuation(torch.from_numpy(ids), _padded(places, longest), _padded(owned, most))
 

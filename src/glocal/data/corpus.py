@@ -1,11 +1,11 @@
 """A corpus: documents with ids, texts and label ids in an Arrow table.
 
-- The table is in memory or memory-mapped from a file; either way nothing of it is copied until
-  asked for, and texts are handed out in slices.
+- The table is in memory or memory-mapped from a file; nothing is copied until it is needed, and
+  texts are returned in slices.
 - The columns are `id: string`, `text: large_string`, `labels: list<string>`; the labels of a
   document are distinct.
-- `CorpusBuilder` collects documents and moves them to a memory-mapped file once they outgrow a
-  bound, so that reading a large file needs bounded memory.
+- `CorpusBuilder` collects documents and moves them to a memory-mapped file once they exceed a
+  limit, so that reading a large file needs bounded memory.
 - `fingerprint()` depends on the texts alone, not on how the table is chunked.
 """
 
@@ -49,9 +49,9 @@ class Document:
 
     Args:
         id: Its id, unique in its corpus.
-        text: The text.
-        labels: The ids of its labels; empty when it has none.
-        line: The line (or row) of the file it came from, counted from 1; 0 when unknown.
+        text: Its text.
+        labels: Ids of its labels; may be empty.
+        line: Line or row of its file, counted from 1; 0 if unknown.
     """
 
     id: str
@@ -65,8 +65,8 @@ class Corpus:
 
     Args:
         table: A table with the columns `id`, `text` and `labels`.
-        source: The file or name it came from, for messages.
-        skipped: The problems of the rows that were skipped when it was read.
+        source: The file or name it was read from, for messages.
+        skipped: Problems of the rows that were skipped when it was read.
 
     Example:
         >>> from glocal import Corpus
@@ -95,8 +95,8 @@ class Corpus:
 
         Args:
             texts: The texts.
-            labels: For each text its labels; integers become strings.
-            ids: For each text its id; by default its position, from 0.
+            labels: Labels of each text; integers become strings.
+            ids: Id of each text; by default its position, from 0.
             source: A name for messages.
 
         Raises:
@@ -105,14 +105,24 @@ class Corpus:
         text_list = list(texts)
         label_lists = [()] * len(text_list) if labels is None else list(labels)
         id_list = [str(i) for i in range(len(text_list))] if ids is None else [str(i) for i in ids]
-        _check_lengths(len(text_list), len(label_lists), len(id_list), source=source)
-        _check_distinct(id_list, source=source)
-        builder = CorpusBuilder(source=source)
-        for row, (text, names, id_) in enumerate(zip(text_list, label_lists, id_list, strict=True)):
-            _check_text(text, row, source=source)
-            document = Document(id_, text, _label_tuple(names, row, source=source), row + 1)
-            if problem := unicode_problem(document):
-                raise DataError(problem, path=source, line=row + 1)
+        if not len(text_list) == len(label_lists) == len(id_list):
+            raise DataError(
+                f"{len(text_list)} texts but {len(label_lists)} label lists and {len(id_list)} "
+                "ids; each text needs both",
+                path=source,
+            )
+        builder, seen = CorpusBuilder(source=source), set[str]()
+        rows = zip(text_list, label_lists, id_list, strict=True)
+        for line, (text, names, id_) in enumerate(rows, 1):
+            try:
+                document = Document(id_, _checked_text(text), _checked_labels(names), line)
+                if id_ in seen:
+                    raise ValueError(f"the id {id_!r} occurs twice; ids must be distinct")
+                if problem := unicode_problem(document):
+                    raise ValueError(problem)
+            except ValueError as error:
+                raise DataError(str(error), path=source, line=line) from error
+            seen.add(id_)
             builder.add(document)
         return builder.finish()
 
@@ -124,11 +134,11 @@ class Corpus:
 
     @property
     def ids(self) -> list[str]:
-        """The ids of all documents, in order."""
+        """Ids of all documents, in order."""
         return list(self.table.column("id").to_pylist())
 
     def texts(self, start: int = 0, stop: int | None = None) -> list[str]:
-        """The texts of the documents from `start` up to `stop`."""
+        """Return the texts of the documents from `start` up to `stop`."""
         return list(self._slice("text", start, stop).to_pylist())
 
     def iter_texts(self, batch_size: int = 1024) -> Iterator[list[str]]:
@@ -137,7 +147,7 @@ class Corpus:
             yield self.texts(start, start + batch_size)
 
     def labels(self, start: int = 0, stop: int | None = None) -> list[list[str]]:
-        """The label ids of the documents from `start` up to `stop`."""
+        """Return the label ids of the documents from `start` up to `stop`."""
         return list(self._slice("labels", start, stop).to_pylist())
 
     def documents(self) -> Iterator[Document]:
@@ -157,7 +167,7 @@ class Corpus:
         return builder.finish()
 
     def fingerprint(self) -> str:
-        """A hash of all texts in order, which names this content in caches."""
+        """Return a hash of all texts in order, which identifies the content in caches."""
         if self._fingerprint is None:
             lengths, content = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)
             for chunk in self.table.column("text").chunks:
@@ -177,8 +187,8 @@ class CorpusBuilder:
     """Collects documents into a corpus in bounded memory.
 
     Args:
-        source: The file or name they come from.
-        spill_bytes: Size beyond which the documents move from memory to a memory-mapped file.
+        source: The file or name they are read from.
+        spill_bytes: Size from which documents are moved from memory to a memory-mapped file.
     """
 
     def __init__(self, *, source: str, spill_bytes: int = SPILL_BYTES) -> None:
@@ -215,7 +225,7 @@ class CorpusBuilder:
         return self._file.open(source=self._source, skipped=skipped)
 
     def close(self) -> None:
-        """Drop what was collected, and the file it may have gone to."""
+        """Discard the collected documents, and the file they were moved to, if any."""
         self._batches.clear()
         if self._file is not None:
             self._file.discard()
@@ -241,7 +251,7 @@ class CorpusBuilder:
 
 
 class _SpillFile:
-    """An Arrow file under the cache folder that lives as long as the corpus mapped from it."""
+    """An Arrow file in the cache folder that exists as long as the corpus mapped from it."""
 
     def __init__(self) -> None:
         folder = cache_dir("corpora")
@@ -270,8 +280,8 @@ class _SpillFile:
             raise cache_error(self._path.parent, error) from error
         table = pa.ipc.open_file(pa.memory_map(str(self._path))).read_all()
         corpus = Corpus(table, source=source, skipped=skipped)
-        # Where the system lets a mapped file be unlinked nothing can be left behind, not even by a
-        # kill; elsewhere the file goes when the corpus does.
+        # Where a mapped file can be unlinked nothing is left behind, even after a kill; elsewhere
+        # the file is deleted with the corpus.
         if not _unlink(self._path):
             weakref.finalize(corpus, _unlink, self._path)
         return corpus
@@ -283,16 +293,16 @@ class _SpillFile:
 
 
 def unicode_problem(document: Document) -> str | None:
-    """Say what in a document cannot be written as UTF-8, if anything.
+    """Return what in a document cannot be written as UTF-8, or None.
 
-    A Python string can hold a lone surrogate (half of a pair of UTF-16), which is no character.
+    A Python string can contain a lone surrogate (half of a UTF-16 pair), which is no character.
     """
     parts = (document.text, document.id, *document.labels)
     return next((problem for part in parts if (problem := surrogate_in(part))), None)
 
 
 def surrogate_in(text: str) -> str | None:
-    """Say where a text has a lone surrogate, if it has one."""
+    """Return the place of a lone surrogate in a text, or None."""
     if text.isascii():
         return None
     try:
@@ -326,7 +336,7 @@ def _conform(table: pa.Table, source: str) -> pa.Table:
 
 
 def _string_buffers(chunk: pa.Array) -> tuple[np.ndarray[Any, Any], memoryview]:
-    """The offsets of a large_string array and the bytes between the first and the last of them."""
+    """Return the offsets of a large_string array and the bytes between the first and the last."""
     _, offsets_buffer, data_buffer = chunk.buffers()
     if len(chunk) == 0:
         return np.zeros(1, dtype=np.int64), memoryview(b"")
@@ -336,42 +346,19 @@ def _string_buffers(chunk: pa.Array) -> tuple[np.ndarray[Any, Any], memoryview]:
     return offsets, data[offsets[0] : offsets[-1]]
 
 
-def _check_lengths(n_texts: int, n_labels: int, n_ids: int, *, source: str) -> None:
-    if not n_texts == n_labels == n_ids:
-        raise DataError(
-            f"{n_texts} texts but {n_labels} label lists and {n_ids} ids; each text needs both",
-            path=source,
-        )
-
-
-def _check_distinct(ids: list[str], *, source: str) -> None:
-    seen: set[str] = set()
-    for row, id_ in enumerate(ids, 1):
-        if id_ in seen:
-            raise DataError(
-                f"the id {id_!r} occurs twice; ids must be distinct", path=source, line=row
-            )
-        seen.add(id_)
-
-
-def _check_text(text: object, row: int, *, source: str) -> None:
+def _checked_text(text: object) -> str:
     if not isinstance(text, str):
-        raise DataError(
-            f"a text is a {type(text).__name__}, expected a string: {text!r:.60}",
-            path=source,
-            line=row + 1,
-        )
+        raise ValueError(f"a text is a {type(text).__name__}, expected a string: {text!r:.60}")
+    return text
 
 
-def _label_tuple(names: Iterable[str | int], row: int, *, source: str) -> tuple[str, ...]:
+def _checked_labels(names: Iterable[str | int]) -> tuple[str, ...]:
     if isinstance(names, str):
-        raise DataError(
+        raise ValueError(
             f"the labels of a text are the string {names!r:.60}; expected a list of label ids, "
-            f"such as [{names!r:.30}]",
-            path=source,
-            line=row + 1,
+            f"such as [{names!r:.30}]"
         )
     labels = tuple(dict.fromkeys(str(name) for name in names))
     if any(not label.strip() for label in labels):
-        raise DataError("a label is blank; remove it or name it", path=source, line=row + 1)
+        raise ValueError("a label is blank; remove it or name it")
     return labels

@@ -1,13 +1,13 @@
-"""What is in a data set, and what is wrong with it.
+"""A report on the contents and problems of a data set.
 
 - For each split: documents, labels, labels per document, lengths, duplicates, every bad row.
-- For each split too: how many labels lie in each frequency band, and the label frequency curve
+- Also for each split: the number of labels in each frequency band, and the label frequency curve
   (rank against number of texts, as in APLC-XLNet's Figure 2).
-- Between each later split and the first: texts and near-duplicates that occur in both, labels that
-  training never shows.
+- Between each later split and the first: texts and near-duplicates that occur in both, labels
+  without training texts.
 
-Nothing stops at the first problem: bad rows are collected with file and line, and with a label
-table what is wrong with it.
+Reading does not stop at the first problem: all bad rows are listed with file and line, and so are
+the problems of a label table, if one is given.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CURVE_POINTS = 60
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How a number is distributed over documents.
+    """The distribution of a number over documents.
 
     Args:
         mean: Its mean.
@@ -69,18 +69,18 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitReport:
-    """What is in one split.
+    """A report on one split.
 
     Args:
         source: Its file or name.
         n_documents: Usable documents.
-        n_without_labels: Those among them that have no label.
+        n_without_labels: Usable documents without labels.
         n_labels: Distinct labels.
         n_labels_once: Labels of a single document.
         labels_per_document: Distribution of the number of labels.
         words: Distribution of the number of words, separated by white space.
         characters: Distribution of the number of characters.
-        n_duplicates: Documents whose text is that of an earlier one.
+        n_duplicates: Documents with the text of an earlier one.
         n_near_duplicates: Documents that are near-duplicates of an earlier one.
         bands: Number of labels in each frequency band.
         curve: Points (rank, number of documents) of the label frequency curve, from rank 1.
@@ -104,15 +104,15 @@ class SplitReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapReport:
-    """What a later split shares with the first.
+    """The overlap of a later split with the first.
 
     Args:
         train: The first split.
         other: The later one.
         n_duplicates: Documents of the later split whose text is in the first.
-        n_near_duplicates: Those with a near-duplicate in the first.
+        n_near_duplicates: Documents of the later split with a near-duplicate in the first.
         n_unseen_labels: Labels of the later split that the first does not have.
-        n_unseen_uses: How often such labels are given.
+        n_unseen_uses: Number of times such labels are used.
     """
 
     train: str
@@ -125,12 +125,12 @@ class OverlapReport:
 
 @dataclass(frozen=True, slots=True)
 class InspectReport:
-    """What is in a data set.
+    """A report on a data set.
 
     Args:
         splits: One report for each split, the training part first.
-        overlaps: One for each later split against the first.
-        label_problems: What is wrong with the label table, and labels it does not have.
+        overlaps: One report for each later split against the first.
+        label_problems: Problems of the label table, and labels it does not have.
     """
 
     splits: list[SplitReport]
@@ -139,18 +139,18 @@ class InspectReport:
 
     @property
     def problems(self) -> list[str]:
-        """Every row of every split that could not be used, and what is wrong with the labels."""
+        """Every row of every split that could not be used, and the problems of the label table."""
         of_rows = [problem for split in self.splits for problem in split.problems]
         return of_rows + self.label_problems
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain objects that can be written as JSON."""
+        """Return the report as plain objects for JSON."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a split is compared by with others."""
+    """A split's report, and the keys it is compared with others by."""
 
     report: SplitReport
     exact: NDArray[np.void]
@@ -168,7 +168,7 @@ def inspect_corpora(
     """Describe one or several splits of a data set.
 
     Args:
-        corpora: The splits, as corpora or as files; the first is taken to be the training part.
+        corpora: The splits, as corpora or files; the first is the training part.
         bands: Frequency bands to count labels by.
         label_table: A label table to check as well.
         read_options: How to read files; see `read_corpus`.
@@ -226,7 +226,7 @@ def _label_problems(facts: list[_Facts], table: LabelTable) -> list[str]:
 
 
 def _lengths(corpus: Corpus) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The number of words and of characters of each document."""
+    """Return the number of words and of characters of each document."""
     words = np.empty(len(corpus), dtype=np.int64)
     characters = np.empty(len(corpus), dtype=np.int64)
     row = 0
@@ -245,7 +245,7 @@ def _band_sizes(counts: NDArray[np.int64], bands: Bands | None) -> dict[str, int
 
 
 def _curve(counts: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Points of the descending `counts`, evenly spaced in the logarithm of the rank."""
+    """Return points of the descending `counts`, evenly spaced in the logarithm of the rank."""
     if not len(counts):
         return []
     ranks = np.unique(np.geomspace(1, len(counts), CURVE_POINTS).round().astype(np.int64))

@@ -1,12 +1,13 @@
-"""Reading documents from files, standard input and the built-in sets.
+"""Readers of documents from files, standard input and the built-in sets.
 
-- `read_corpus` gives a `Corpus`; a large file is spilled to a memory-mapped one, so that memory
-  stays bounded. `iter_documents` streams instead, one document at a time.
+- `read_corpus` returns a `Corpus`; a large one is moved to a memory-mapped file, so that memory
+  stays bounded. `iter_documents` streams one document at a time.
 - The format follows from the file's name and content (`formats/detect.py`).
-- Every row is checked: its text is not blank, its labels are there when they are asked for. A bad
-  row stops the reading with its file, line and reason, or with `skip_bad_rows` is listed in
-  `Corpus.skipped`. A file that is empty, truncated or unreadable always stops it.
-- A row without an id gets its position in the file, from 0; ids may repeat unless asked otherwise.
+- Every row is checked: its text is not blank, and it has labels if they are required. A bad row
+  raises an error with its file, line and reason, or with `skip_bad_rows` is listed in
+  `Corpus.skipped`. A file that is empty, truncated or unreadable always raises an error.
+- The id of a row without one is its position in the file, from 0; ids may repeat unless
+  `unique_ids` is set.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ def read_corpus(
             huggingface.
         skip_bad_rows: Skip bad rows and list them in `Corpus.skipped`.
         require_labels: Treat a row without labels as a bad row.
-        text_field: The field or column of the text.
-        labels_field: The field or column of the labels.
-        id_field: The field or column of the id; without one, the row's position, from 0.
-        label_separator: What stands between labels written in one string.
-        texts_path: The file of the texts, for an XMC sparse file.
-        labels_path: The file of the labels, for XMC text files with unusual names.
+        text_field: Field or column of the text.
+        labels_field: Field or column of the labels.
+        id_field: Field or column of the id; without one, the row's position, from 0.
+        label_separator: Separator of labels in one string.
+        texts_path: File of the texts, for an XMC sparse file.
+        labels_path: File of the labels, for XMC text files with unusual names.
         unique_ids: Treat a row with the id of an earlier one as a bad row.
 
     Raises:
@@ -108,14 +109,9 @@ def iter_documents(
     format: str = "auto",
     skip_bad_rows: bool = False,
     require_labels: bool = False,
-    text_field: str = "text",
-    labels_field: str = "labels",
-    id_field: str = "id",
-    label_separator: str = ";",
-    texts_path: str | Path | None = None,
-    labels_path: str | Path | None = None,
     on_bad_row: Callable[[DataError], None] | None = None,
     before_waiting: Callable[[], None] | None = None,
+    **fields: Any,
 ) -> Iterator[Document]:
     """Stream documents one at a time; nothing of an earlier document is kept.
 
@@ -124,14 +120,9 @@ def iter_documents(
         format: As in `read_corpus`.
         skip_bad_rows: Skip bad rows.
         require_labels: As in `read_corpus`.
-        text_field: As in `read_corpus`.
-        labels_field: As in `read_corpus`.
-        id_field: As in `read_corpus`.
-        label_separator: As in `read_corpus`.
-        texts_path: As in `read_corpus`.
-        labels_path: As in `read_corpus`.
         on_bad_row: Called with the error of each bad row, which is then skipped.
         before_waiting: Called before waiting for more lines on standard input.
+        fields: Names of fields and paths of files, as in `read_corpus` (`text_field` and so on).
 
     Raises:
         DataError: The file or, unless they are skipped, one of its rows cannot be used.
@@ -139,14 +130,7 @@ def iter_documents(
     if (corpus := builtin_corpus(str(path))) is not None:
         yield from corpus.documents()
         return
-    options = ReadOptions(
-        text_field=text_field,
-        labels_field=labels_field,
-        id_field=id_field,
-        label_separator=label_separator,
-        texts_path=texts_path,
-        labels_path=labels_path,
-    )
+    options = ReadOptions(**fields)
     problems = Problems(skip=skip_bad_rows or on_bad_row is not None, on_bad_row=on_bad_row)
     source = Source(path, before_waiting=before_waiting)
     check = _RowCheck(source, options, require_labels=require_labels)
@@ -178,7 +162,7 @@ def _stream(
 
 
 class _RowCheck:
-    """Raises what is wrong with a document, and numbers documents without an id."""
+    """Raises the problem of a bad document, and numbers documents without an id."""
 
     def __init__(
         self,
@@ -191,7 +175,7 @@ class _RowCheck:
         self._source = source
         self._options = options
         self._require_labels = require_labels
-        # Hashes, not strings: a corpus of millions must not hold its ids in memory twice.
+        # Hashes, not strings: the ids of millions of documents must not be in memory twice.
         self._seen: set[int] | None = set() if unique_ids else None
 
     def __call__(self, document: Document, row: int) -> Document:
@@ -213,7 +197,10 @@ class _RowCheck:
         if self._seen is not None:
             key = hash(document.id)
             if key in self._seen:
-                raise self._bad(document, f"the id {document.id!r} is that of an earlier row")
+                raise self._bad(
+                    document,
+                    f"the id {document.id!r} is that of an earlier row",
+                )
             self._seen.add(key)
         return document
 

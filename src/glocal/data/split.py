@@ -1,4 +1,4 @@
-"""Splitting a corpus into train and held-out parts.
+"""Random splits of a corpus into train and held-out parts.
 
 - Reproducible: the same corpus, fractions and seed give the same parts.
 - Equal texts stay together, so that no test text is also a training text.
@@ -27,12 +27,12 @@ def split_corpus(
 ) -> tuple[Corpus, ...]:
     """Split a corpus at random.
 
-    Held-out parts can come out smaller than asked for when labels are rare; train gets the rest.
+    Held-out parts can be smaller than requested if labels are rare; train gets the rest.
 
     Args:
         corpus: The documents.
-        fractions: The share of each part, train first; they sum to 1.
-        seed: Selects one of the possible splits.
+        fractions: Share of each part, train first; they sum to 1.
+        seed: Random seed.
 
     Returns:
         One corpus per fraction, each in the order of `corpus`.
@@ -68,7 +68,7 @@ def _check_fractions(fractions: Sequence[float]) -> None:
 
 
 def _assign(corpus: Corpus, fractions: Sequence[float], seed: int) -> NDArray[np.int64]:
-    """The part of each document."""
+    """Return the part of each document."""
     _, group_of = np.unique(text_keys(corpus, near=False), return_inverse=True)
     groups = np.split(np.argsort(group_of, kind="stable"), np.cumsum(np.bincount(group_of))[:-1])
     codes, offsets, in_train = _label_codes(corpus)
@@ -91,7 +91,7 @@ def _assign(corpus: Corpus, fractions: Sequence[float], seed: int) -> NDArray[np
 
 
 def _label_codes(corpus: Corpus) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-    """Label numbers of all documents one after another, their offsets, documents per label."""
+    """Return the label numbers of all documents, their offsets, and the documents per label."""
     column = corpus.table.column("labels")
     flat = pc.list_flatten(column)
     codes = pc.index_in(flat, value_set=flat.unique()).to_numpy()

@@ -1,4 +1,4 @@
-"""Writing a corpus to JSON lines or Parquet, atomically."""
+"""Writers of a corpus to JSON lines or Parquet; files are written atomically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 
 
 def check_writable_format(path: str | Path) -> None:
-    """Refuse a file name whose ending names no format that can be written.
+    """Check that the ending of a file name is a format that can be written.
 
     Raises:
         ConfigError: It does not end in `.jsonl`, `.jsonl.gz` or `.parquet`.
@@ -31,14 +31,14 @@ def check_writable_format(path: str | Path) -> None:
 
 
 def write_corpus(corpus: Corpus, path: str | Path) -> None:
-    """Write a corpus; a failure leaves a file already there as it was.
+    """Write a corpus; a failure leaves an existing file unchanged.
 
     Args:
         corpus: The documents.
         path: A file ending in `.jsonl`, `.jsonl.gz` or `.parquet`.
 
     Raises:
-        ConfigError: The ending is another one.
+        ConfigError: The file has another ending.
     """
     check_writable_format(path)
     name = Path(path).name.lower()

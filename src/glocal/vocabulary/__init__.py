@@ -1,1 +1,1 @@
-"""Label vocabularies: the label space of a model, hierarchy, frequency bands, label text."""
+"""Label vocabularies: label table, label space of a model, frequency bands, label text."""

@@ -1,7 +1,7 @@
 """Frequency bands: named ranges of the number of training texts a label has.
 
-The default is that of ME-XML (Table 3): few-shot labels with at most 20 texts, medium ones with up
-to 100, and many above. Labels without any training text are in no band.
+The default bands are those of ME-XML (Table 3): few (at most 20 texts), medium (up to 100), many.
+Labels without training texts are in no band.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Band:
     """One range of counts.
 
     Args:
-        name: What it is called.
-        low: The smallest count in it.
-        high: The largest one; None for no bound.
+        name: Name of the band.
+        low: Smallest count.
+        high: Largest count; None for no bound.
     """
 
     name: str
@@ -76,7 +76,9 @@ class Bands:
         for item in text.split(","):
             match = ITEM.fullmatch(item)
             if match is None:
-                raise ConfigError(f"the band {item!r} is not of the form of {EXAMPLE!r}")
+                raise ConfigError(
+                    f"the band {item!r} is malformed; expected a list such as {EXAMPLE!r}"
+                )
             name, low, high = match.groups()
             bands.append(Band(name, int(low), int(high) if high else None))
         return cls(tuple(bands))
@@ -89,11 +91,11 @@ class Bands:
 
     @property
     def names(self) -> list[str]:
-        """The names, from the rarest band to the most frequent."""
+        """Names, from the rarest band to the most frequent."""
         return [band.name for band in self.bands]
 
     def assign(self, counts: NDArray[np.integer] | Sequence[int]) -> NDArray[np.int64]:
-        """The position of the band of each count; -1 for a count of 0."""
+        """Return the position of the band of each count; -1 for a count of 0."""
         lows = np.array([band.low for band in self.bands])
         return np.searchsorted(lows, np.asarray(counts), side="right").astype(np.int64) - 1
 

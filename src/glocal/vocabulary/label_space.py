@@ -1,16 +1,16 @@
-"""The labels a model knows, in a fixed order.
+"""The label space: the labels a model knows, in a fixed order.
 
-- Training labels with at least `min_count` texts, and with `score_unseen` those of the label table
-  too; sorted by id, so that the same data always gives the same columns.
-- Labels of dev and test never enter it. `encode` gives gold labels outside the space columns of
-  their own after the last label: they can never be predicted and so count as misses.
-- Counting and encoding go through Arrow's hash tables, not through Python loops over documents.
-- Saved as Parquet with the counts, so that bands and propensities can be computed from a model.
+- It contains training labels with at least `min_count` texts, and with `score_unseen` all labels of
+  the label table; sorted by id, so that the same data always gives the same columns.
+- Labels of dev and test are never added. In `encode`, gold labels outside the space have columns
+  after the last label: they can never be predicted and count as misses.
+- Counting and encoding use Arrow's hash tables, not Python loops over documents.
+- It is saved as Parquet with the counts, so that bands and propensities can be computed from a
+  model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -39,7 +39,6 @@ SCHEMA = pa.schema(
         ("alt_names", pa.list_(pa.string())),
     ]
 )
-ADDED_LATER = {"alt_names"}  # columns that older files lack
 
 
 @dataclass
@@ -47,13 +46,13 @@ class LabelSpace:
     """The labels a model knows.
 
     Args:
-        ids: The labels, sorted.
-        names: Their names; the id of a label whose name is not known.
-        descriptions: Their descriptions, empty where there is none.
-        parents: For each the labels right above it, whether or not they are in the space.
-        counts: For each the number of training texts, int64.
-        n_documents: The number of training texts.
-        alt_names: For each its other names; none by default.
+        ids: Ids of the labels, sorted.
+        names: Their names; the id of a label without one.
+        descriptions: Their descriptions, empty strings for none.
+        parents: For each label, the ids of the labels right above it, in the space or not.
+        counts: Number of training texts of each label, int64.
+        n_documents: Number of training texts.
+        alt_names: For each label, its other names; none by default.
 
     Example:
         >>> from glocal import Corpus, LabelSpace
@@ -84,13 +83,13 @@ class LabelSpace:
         min_count: int = 1,
         score_unseen: bool = False,
     ) -> LabelSpace:
-        """Make the label space of a training corpus.
+        """Build the label space of a training corpus.
 
         Args:
             corpus: The training texts.
             table: Names, descriptions and parents of labels.
-            min_count: Labels with fewer texts are left out.
-            score_unseen: Take in every label of the table, however few texts it has.
+            min_count: Labels with fewer texts are skipped.
+            score_unseen: Add every label of the table, even without texts.
 
         Raises:
             DataError: No label is left.
@@ -134,14 +133,14 @@ class LabelSpace:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """The column of each label."""
+        """Column of each label."""
         return {id_: column for column, id_ in enumerate(self.ids)}
 
     def encode(self, corpus: Corpus) -> Any:
-        """Give the labels of a corpus as a sparse matrix of ones.
+        """Return the labels of a corpus as a sparse matrix of ones.
 
         Args:
-            corpus: Any documents; their labels need not be in the space.
+            corpus: The documents; their labels may be outside the space.
 
         Returns:
             A float32 CSR matrix (documents, labels + unseen), column indices sorted and distinct.
@@ -156,17 +155,9 @@ class LabelSpace:
 
     def save(self, path: str | Path) -> None:
         """Write the space to a Parquet file, atomically."""
-        columns: Sequence[Any] = (
-            self.ids,
-            self.names,
-            self.descriptions,
-            self.parents,
-            np.asarray(self.counts),
-            self.alt_names,
-        )
-        arrays = [
-            pa.array(column, type_.type) for column, type_ in zip(columns, SCHEMA, strict=True)
-        ]
+        counts = np.asarray(self.counts)
+        columns = (self.ids, self.names, self.descriptions, self.parents, counts, self.alt_names)
+        arrays = [pa.array(column, f.type) for column, f in zip(columns, SCHEMA, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=SCHEMA)
         table = table.replace_schema_metadata({"n_documents": str(self.n_documents)})
         with atomic_write(path) as file:
@@ -182,8 +173,11 @@ class LabelSpace:
         try:
             table = pq.read_table(path, partitioning=None)
             n_documents = int((table.schema.metadata or {})[b"n_documents"])
-            present = [n for n in SCHEMA.names if n in table.column_names or n not in ADDED_LATER]
-            columns = {name: table.column(name) for name in present}
+            columns = {name: table.column(name) for name in SCHEMA.names if name != "alt_names"}
+            # Older files have no such column.
+            others = (
+                table.column("alt_names").to_pylist() if "alt_names" in table.column_names else []
+            )
         except FileNotFoundError as error:
             raise DataError("no such file of labels", path=path) from error
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
@@ -199,20 +193,18 @@ class LabelSpace:
             [tuple(parents) for parents in columns["parents"].to_pylist()],
             columns["count"].to_numpy(),
             n_documents,
-            [tuple(names) for names in columns["alt_names"].to_pylist()]
-            if "alt_names" in columns
-            else [],
+            [tuple(names) for names in others],
         )
 
 
 def _document_counts(corpus: Corpus, labels: pa.Array) -> NDArray[np.int64]:
-    """In how many documents each of `labels` occurs."""
+    """Return the number of documents with each of `labels`."""
     matrix = _label_matrix(corpus, labels)
     return np.bincount(matrix.indices, minlength=len(labels)).astype(np.int64)
 
 
 def _label_matrix(corpus: Corpus, labels: pa.Array) -> Any:
-    """CSR matrix of ones (documents, labels); `labels` must hold every label of the corpus."""
+    """Return a CSR matrix of ones (documents, labels); `labels` has every label of the corpus."""
     from scipy.sparse import csr_matrix
 
     column = corpus.table.column("labels")
@@ -234,7 +226,7 @@ def _nothing_left(corpus: Corpus, *, n_labels: int, min_count: int) -> DataError
             "no document has labels; training needs them in the field 'labels'", path=corpus.source
         )
     return DataError(
-        f"none of the {n_labels} labels has the {min_count} training texts asked for; lower "
+        f"none of the {n_labels} labels has at least {min_count} training texts; lower "
         "min_count or add texts",
         path=corpus.source,
     )

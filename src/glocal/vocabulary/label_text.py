@@ -1,7 +1,7 @@
-"""What labels are called, as text an encoder can read.
+"""Label text: names and descriptions of labels, as text for an encoder or the model of words.
 
 A label's text is its name, its description, and in brackets the names of the labels right above it:
-`pear (pome fruit)`. A name without a letter is a bare number or id and tells nothing.
+`pear (pome fruit)`. A name without a letter is a bare number or id and is not used.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def telling_name(name: str) -> str:
-    """A name, or nothing where it has no letter."""
+    """Return a name, or an empty string if it has no letter."""
     return name if _LETTER.search(name) else ""
 
 
 def name_forms(labels: LabelSpace) -> list[str]:
-    """Each label's name with its other names behind it; nothing where there is none."""
+    """Return the names of each label, joined by semicolons; an empty string for none."""
     return [
         "; ".join(filter(None, map(telling_name, (name, *others))))
         for name, others in zip(labels.names, labels.alt_names, strict=True)
@@ -32,11 +32,11 @@ def name_forms(labels: LabelSpace) -> list[str]:
 
 
 def label_texts(labels: LabelSpace, table: LabelTable | None = None) -> list[str]:
-    """The text of each label; nothing where neither name nor description is known.
+    """Return the text of each label; an empty string if neither name nor description is known.
 
     Args:
         labels: The label space.
-        table: Knows the names of parents that are not in the space.
+        table: Names of parents that are not in the label space.
 
     Raises:
         ConfigError: No label has a text.

@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 
 from glocal.companions.teacher.descriptions import describe_labels
 from glocal.data.corpus import Corpus
-from glocal.vocabulary.hierarchy import Hierarchy
 from glocal.vocabulary.label_space import LabelSpace
-from glocal.vocabulary.label_table import LabelEntry, LabelTable
+from glocal.vocabulary.label_table import LabelEntry, LabelTable, find_cycles
 
 __all__ = ["KnownLabels"]
 
@@ -143,12 +142,14 @@ def _report(
             parent,
             label,
         )
-    hierarchy = Hierarchy(parents) if table is None else Hierarchy.of(table)
-    if hierarchy.cycles:
-        first = hierarchy.cycles[0]
+    cycles = find_cycles(
+        parents if table is None else dict(zip(table.ids, table.parents, strict=True))
+    )
+    if cycles:
+        first = cycles[0]
         logger.warning(
             "circles in the parents of the label table: %d, such as %s; only direct parents are "
             "used, so scopes are not affected",
-            len(hierarchy.cycles),
+            len(cycles),
             " → ".join([*first, first[0]]),
         )

@@ -1,9 +1,9 @@
 """CSV and TSV with a header line.
 
 - Quoted fields may contain separators, quotes (doubled) and line breaks.
-- A row that cannot be parsed, or has another number of fields than the header, is reported with the
-  line it starts on. Reading goes on with the line after that one, so that a quote which is never
-  closed costs one row, not the rest of the file.
+- A row that cannot be parsed, or has another number of fields than the header, is reported with its
+  first line. Reading continues with the line after it, so that a quote which is never closed costs
+  one row, not the rest of the file.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from collections import deque
 from collections.abc import Iterator
 
 from glocal.data.corpus import Document
-from glocal.data.formats.rows import Problems, ReadOptions, document_from_row
+from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
 from glocal.data.formats.source import Source
-from glocal.errors import DataError
 
 __all__ = ["iter_rows", "read_csv", "read_tsv"]
 
-# A quoted field of more lines than this is taken to be a quote that was never closed.
+# A quoted field of more lines than this is treated as a quote that was never closed.
 MAX_RECORD_LINES = 10_000
 MAX_FIELD_CHARACTERS = 1 << 30
 
@@ -58,15 +57,12 @@ def iter_rows(
 def _read(
     source: Source, options: ReadOptions, problems: Problems, *, delimiter: str
 ) -> Iterator[Document]:
-    for line, row in iter_rows(source, problems, delimiter=delimiter):
-        # An empty cell is how these formats write a missing value, except for the text itself.
-        present = {k: v for k, v in row.items() if v != "" or k == options.text_field}
-        try:
-            document = document_from_row(present, options, path=source.name, line=line)
-        except DataError as error:
-            problems.report(error)
-        else:
-            yield document
+    # An empty cell is how these formats write a missing value, except for the text itself.
+    rows = (
+        (line, {k: v for k, v in row.items() if v != "" or k == options.text_field})
+        for line, row in iter_rows(source, problems, delimiter=delimiter)
+    )
+    return documents_from_rows(rows, options, problems, path=source.name)
 
 
 def _check_header(source: Source, fields: list[str]) -> list[str]:
@@ -103,7 +99,7 @@ def _records(
 
 
 class _Rewindable:
-    """Lines for `csv.reader`, which can go back to the second line of the current record."""
+    """Lines for `csv.reader` that can be rewound to the second line of the current record."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines

@@ -1,4 +1,4 @@
-"""Which format a file has: by its name first, by its content where the name does not say."""
+"""Detection of a file's format, by its name or else by its content."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def reader_for(source: Source, format: str, options: ReadOptions) -> RowReader:
     """Return the function that reads a source.
 
     Args:
-        source: What is to be read.
-        format: One of `FORMATS`, or `auto` to find out.
-        options: How the columns are called.
+        source: The source to read.
+        format: One of `FORMATS`, or `auto` to detect it.
+        options: Names of the columns.
 
     Raises:
         ConfigError: There is no such format.
-        DataError: The source is empty, a folder, or of a format that cannot be made out.
+        DataError: The source is empty, a folder, or of an unknown format.
     """
     if format not in ("auto", *FORMATS):
         known = ", ".join(["auto", *FORMATS])
@@ -60,7 +60,7 @@ def reader_for(source: Source, format: str, options: ReadOptions) -> RowReader:
         if is_saved_dataset(source) and format in ("auto", "huggingface"):
             return read_huggingface
         raise source.error(
-            "is a folder, expected a file or a saved Hugging Face dataset; name a file inside it"
+            "is a folder; expected a file or a saved Hugging Face dataset; name a file inside it"
         )
     head = source.head()
     if not head:
@@ -77,7 +77,7 @@ def _detect(source: Source, head: bytes, options: ReadOptions) -> str:
     ending = name[name.rfind(".") :] if "." in name else ""
     if ending in BY_ENDING:
         return BY_ENDING[ending]
-    # Before the content is looked at: a text may begin with anything.
+    # Checked before the content, as a text may begin with anything.
     if options.labels_path is not None or (not source.is_stdin and labels_file_of(source.path)):
         return "xmc-text"
     if head.startswith(b"PAR1"):
@@ -90,7 +90,7 @@ def _detect(source: Source, head: bytes, options: ReadOptions) -> str:
 
 
 def _detect_lines(head: bytes, options: ReadOptions) -> str:
-    """Tell apart TSV with a header, CSV with a header, Annif's TSV and plain text."""
+    """Distinguish TSV with a header, CSV with a header, Annif's TSV and plain text."""
     first = head.split(b"\n", 1)[0].decode("utf-8-sig", errors="replace").rstrip("\r")
     text_columns = {options.text_field, *TEXT_PARTS}
     for separator, format in (("\t", "tsv"), (",", "csv")):

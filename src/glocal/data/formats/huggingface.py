@@ -1,4 +1,4 @@
-"""Hugging Face `datasets` saved on disk (`Dataset.save_to_disk`); needs the extra `datasets`."""
+"""Hugging Face datasets saved on disk (`Dataset.save_to_disk`); needs the extra `datasets`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from glocal.data.corpus import Document
-from glocal.data.formats.rows import Problems, ReadOptions, document_from_row
+from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
 from glocal.data.formats.source import Source
-from glocal.errors import DataError, require
+from glocal.errors import require
 
 __all__ = ["is_saved_dataset", "read_huggingface"]
 
@@ -16,7 +16,7 @@ MARKERS = ("dataset_info.json", "dataset_dict.json", "state.json")
 
 
 def is_saved_dataset(source: Source) -> bool:
-    """Whether a folder holds a saved dataset."""
+    """Return whether a folder is a saved dataset."""
     return any((source.path / name).is_file() for name in MARKERS)
 
 
@@ -26,15 +26,14 @@ def read_huggingface(
     """Stream the documents of a saved dataset; class numbers become their names."""
     dataset = _load(source)
     class_names = _class_names(dataset, options.labels_field)
-    for line, row in enumerate(dataset, 1):
+
+    def named(row: dict[str, Any]) -> dict[str, Any]:
         if class_names and row.get(options.labels_field) is not None:
             row[options.labels_field] = [class_names[i] for i in row[options.labels_field]]
-        try:
-            document = document_from_row(row, options, path=source.name, line=line)
-        except DataError as error:
-            problems.report(error)
-        else:
-            yield document
+        return row
+
+    rows = enumerate(map(named, dataset), 1)
+    return documents_from_rows(rows, options, problems, path=source.name)
 
 
 def _load(source: Source) -> Any:
@@ -54,7 +53,7 @@ def _load(source: Source) -> Any:
 
 
 def _class_names(dataset: Any, labels_field: str) -> list[str] | None:
-    """The names behind the numbers of a column that is a list of `ClassLabel`."""
+    """Return the class names of a column that is a list of `ClassLabel`."""
     feature = dataset.features.get(labels_field)
     inner = getattr(feature, "feature", None)
     return getattr(inner, "names", None)

@@ -1,4 +1,4 @@
-"""JSON, one object a line."""
+"""JSON lines: one object per line."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator
 
 from glocal.data.corpus import Document
-from glocal.data.formats.rows import Problems, ReadOptions, document_from_row
+from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
 from glocal.data.formats.source import Source
-from glocal.errors import DataError
 
 __all__ = ["iter_objects", "read_jsonl"]
 
@@ -16,14 +15,9 @@ EXAMPLE = '{"id": "1", "text": "…", "labels": ["a", "b"]}'
 
 
 def read_jsonl(source: Source, options: ReadOptions, problems: Problems) -> Iterator[Document]:
-    """Stream the documents of a file with one JSON object a line; blank lines are passed over."""
-    for line, row in iter_objects(source, problems, example=EXAMPLE):
-        try:
-            document = document_from_row(row, options, path=source.name, line=line)
-        except DataError as error:
-            problems.report(error)
-        else:
-            yield document
+    """Stream the documents of a file with one JSON object per line; blank lines are ignored."""
+    rows = iter_objects(source, problems, example=EXAMPLE)
+    return documents_from_rows(rows, options, problems, path=source.name)
 
 
 def iter_objects(
@@ -33,7 +27,7 @@ def iter_objects(
 
     Args:
         source: The file.
-        problems: Where lines that are not an object are reported.
+        problems: Collects or raises the errors of lines that are not an object.
         example: A valid line, shown in messages.
     """
     for line, text in source.lines(problems):
@@ -51,7 +45,7 @@ def iter_objects(
         elif isinstance(row, list) and line == 1:
             # A JSON array is one value over the whole file: no row of it can be used.
             raise source.error(
-                f"the file is a JSON array; expected one object a line, such as {example}; "
+                f"the file is a JSON array; expected one object per line, such as {example}; "
                 "convert it: jq -c '.[]'",
                 line,
             )

@@ -1,4 +1,4 @@
-"""Formats with one document a line: Annif's TSV and plain text."""
+"""Formats with one document per line: Annif's TSV and plain text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_annif(source: Source, options: ReadOptions, problems: Problems) -> Iter
 
 
 def read_plain(source: Source, options: ReadOptions, problems: Problems) -> Iterator[Document]:
-    """Stream a file of texts, one a line, without labels."""
+    """Stream a file of texts, one per line, without labels."""
     del options
     for line, text in source.lines(problems):
         yield Document("", text, (), line)

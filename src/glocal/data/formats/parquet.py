@@ -1,4 +1,4 @@
-"""Parquet, read row group by row group."""
+"""Parquet files, read row group by row group."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glocal.data.corpus import Document
-from glocal.data.formats.rows import Problems, ReadOptions, document_from_row
+from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
 from glocal.data.formats.source import Source
-from glocal.errors import DataError
 
 __all__ = ["iter_parquet_rows", "read_parquet"]
 
@@ -22,13 +21,8 @@ def read_parquet(source: Source, options: ReadOptions, problems: Problems) -> It
     """Stream the documents of a Parquet file; a line is a row, counted from 1."""
     stand_ins = ["title", "content", "uid", "target_ind"]
     wanted = [options.text_field, options.labels_field, options.id_field, *stand_ins]
-    for line, row in iter_parquet_rows(source, wanted):
-        try:
-            document = document_from_row(row, options, path=source.name, line=line)
-        except DataError as error:
-            problems.report(error)
-        else:
-            yield document
+    rows = iter_parquet_rows(source, wanted)
+    return documents_from_rows(rows, options, problems, path=source.name)
 
 
 def iter_parquet_rows(
@@ -38,7 +32,7 @@ def iter_parquet_rows(
 
     Args:
         source: The file.
-        columns: The columns to read, where present; all of them by default.
+        columns: The columns to read if present; all by default.
     """
     row = 0
     with source.seekable() as file:
@@ -54,8 +48,8 @@ def iter_parquet_rows(
                     yield row, values
         except UnicodeDecodeError as error:
             raise source.error(
-                f"a string in rows {row + 1} to {row + BATCH_ROWS} is not UTF-8; write it again "
-                "from text that is",
+                f"a string in rows {row + 1} to {row + BATCH_ROWS} is not UTF-8; write the "
+                "file again from valid text",
                 row + 1,
             ) from error
         except (pa.ArrowException, OSError) as error:

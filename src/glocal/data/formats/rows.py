@@ -1,15 +1,15 @@
-"""From one row of a file, whatever its format, to a document.
+"""Documents from the rows of a file of any format.
 
-- `ReadOptions` names the fields; `Problems` decides what a bad row means: stop, or note and go on.
-- A row without `text` but with `title` or `content` gets those, joined by a line break; `uid`
-  stands in for `id` and `target_ind` for `labels` (the names of the XMC repository).
-- A document whose row has no id leaves with an empty one; the reader numbers it.
+- `ReadOptions` names the fields; `Problems` decides whether a bad row raises or is skipped.
+- In a row without `text`, the text is `title` and `content` joined by a line break; `uid` replaces
+  a missing `id` and `target_ind` missing `labels` (the names of the XMC repository).
+- The id of a document whose row has none is empty; the reader numbers such documents.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from glocal.data.corpus import Document
 from glocal.errors import DataError, Remedy
 
-__all__ = ["Problems", "ReadOptions", "RowReader", "document_from_row", "split_labels"]
+__all__ = ["Problems", "ReadOptions", "RowReader", "documents_from_rows", "split_labels"]
 
 TEXT_PARTS = ("title", "content")
 ID_STAND_IN = "uid"
@@ -29,12 +29,12 @@ class ReadOptions:
     """How to read the rows of a file.
 
     Args:
-        text_field: The field or column of the text.
-        labels_field: The field or column of the labels.
-        id_field: The field or column of the id.
-        label_separator: What stands between labels written in one string.
-        texts_path: The file of the texts, for layouts that keep them apart from the labels.
-        labels_path: The file of the labels, for layouts that keep them apart from the texts.
+        text_field: Field or column of the text.
+        labels_field: Field or column of the labels.
+        id_field: Field or column of the id.
+        label_separator: Separator of labels in one string.
+        texts_path: File of the texts, for layouts with separate files.
+        labels_path: File of the labels, for layouts with separate files.
     """
 
     text_field: str = "text"
@@ -72,20 +72,31 @@ class Problems:
 RowReader = Callable[[Any, ReadOptions, Problems], Iterator[Document]]
 
 
-def document_from_row(
-    row: Mapping[str, Any], options: ReadOptions, *, path: str, line: int
-) -> Document:
-    """Turn the fields of a row into a document.
+def documents_from_rows(
+    rows: Iterable[tuple[int, Mapping[str, Any]]],
+    options: ReadOptions,
+    problems: Problems,
+    *,
+    path: str,
+) -> Iterator[Document]:
+    """Yield the documents of rows; bad rows are reported to `problems`.
 
     Args:
-        row: The fields by name.
-        options: Which fields to take.
+        rows: Line or row numbers, and the fields by name.
+        options: Names of the fields.
+        problems: Collects or raises the errors of bad rows.
         path: The file, for messages.
-        line: The line or row in it.
-
-    Raises:
-        DataError: A field is missing or has a type it should not have.
     """
+    for line, row in rows:
+        try:
+            document = _document(row, options, path=path, line=line)
+        except DataError as error:
+            problems.report(error)
+        else:
+            yield document
+
+
+def _document(row: Mapping[str, Any], options: ReadOptions, *, path: str, line: int) -> Document:
     id_ = None
     try:
         id_ = _id_of(row, options.id_field)
@@ -100,7 +111,7 @@ def document_from_row(
 
 
 def split_labels(cell: str, separator: str) -> list[str]:
-    """Take apart the labels of one string: a JSON list, or names with a separator between them."""
+    """Split the labels of one string: a JSON list, or names with a separator between them."""
     stripped = cell.strip()
     if stripped.startswith("["):
         try:

@@ -1,9 +1,9 @@
-"""Opening what is to be read: a file, a gzip of one, or standard input.
+"""Sources of bytes and lines: a file, a gzipped file, or standard input.
 
-- Lines are decoded one at a time, so a byte that is not UTF-8 is reported with its line.
-- Whatever the system says about a path (missing, a folder, no permission, a truncated gzip) becomes
-  one `DataError`.
-- Standard input can be peeked at, for finding out the format, without losing anything.
+- Lines are decoded one at a time, so that a byte that is not UTF-8 is reported with its line.
+- Any failure to read (a missing file, a folder, no permission, a truncated gzip) becomes one
+  `DataError`.
+- The start of standard input can be read to detect the format without consuming it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class Source:
-    """Something to read bytes from.
+    """A source of bytes.
 
     Args:
         path: A file, or `-` for standard input.
-        before_waiting: Called before standard input is waited for.
+        before_waiting: Called before waiting for standard input.
 
     Raises:
         DataError: The path does not exist or may not be read.
@@ -51,7 +51,7 @@ class Source:
         self.path = Path(path)
         self._stdin: io.BufferedReader | None = None
         if self.is_stdin:
-            # The raw file, as the buffered one returns nothing before it has filled a buffer.
+            # The raw file: the buffered one returns nothing until a buffer is full.
             self._stdin = _peekable(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
             if self._stdin.peek(2)[:2] == GZIP_MAGIC:
                 self._stdin = _peekable(cast(BinaryIO, gzip.GzipFile(fileobj=self._stdin)))
@@ -65,11 +65,11 @@ class Source:
 
     @property
     def plain_name(self) -> str:
-        """The file's name in lower case, without a final `.gz`."""
+        """Name of the file in lower case, without a final `.gz`."""
         return self.path.name.lower().removesuffix(".gz")
 
     def head(self) -> bytes:
-        """The first bytes, at most 64 KiB, decompressed; they remain to be read."""
+        """Return the first bytes, at most 64 KiB, decompressed, without consuming them."""
         first = b""
         with self.failures():
             if self._stdin is not None:
@@ -80,7 +80,7 @@ class Source:
         return first
 
     def error(self, message: str, line: int | None = None) -> DataError:
-        """An error that names this source."""
+        """Return an error that names this source."""
         return DataError(message, path=self.name, line=line)
 
     @contextlib.contextmanager
@@ -102,7 +102,7 @@ class Source:
 
     @contextlib.contextmanager
     def seekable(self) -> Iterator[BinaryIO]:
-        """Open for random access; a stream goes through a temporary file first."""
+        """Open for random access; a stream is copied to a temporary file first."""
         with self.open() as file:
             if self._stdin is None and isinstance(file, io.BufferedReader):
                 yield file
@@ -156,7 +156,7 @@ class Source:
             yield last
 
     def decode(self, number: int, raw: bytes) -> str:
-        """Decode a line and drop its line break.
+        """Decode a line and remove its line break.
 
         Raises:
             DataError: It is not UTF-8.
@@ -172,7 +172,7 @@ class Source:
 
     @contextlib.contextmanager
     def failures(self) -> Iterator[None]:
-        """Turn what can go wrong while reading into one clear error."""
+        """Turn any failure to read into one clear error."""
         try:
             yield
         except BROKEN_GZIP as error:
@@ -199,10 +199,10 @@ class Source:
 
 
 def _has_input() -> bool:
-    """Return whether standard input can be read without waiting; True where nobody knows."""
+    """Return whether standard input can be read without waiting; True if unknown."""
     try:
         return bool(select.select([sys.stdin], [], [], 0)[0])
-    except (OSError, TypeError, ValueError):  # not a file, or a system that asks sockets only
+    except (OSError, TypeError, ValueError):  # not a file, or a system that supports sockets only
         return True
 
 

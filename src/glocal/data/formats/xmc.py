@@ -1,11 +1,11 @@
-"""The layouts of the extreme classification benchmarks.
+"""File layouts of the extreme classification benchmarks.
 
-- Text files: `train_texts.txt` or `train_raw_texts.txt`, one text a line, and `train_labels.txt`
+- Text files: `train_texts.txt` or `train_raw_texts.txt`, one text per line, and `train_labels.txt`
   with the labels of each, separated by spaces or commas.
-- Sparse files: a first line `documents features labels`, then `3,17 4:0.5 9:1` a document: its
-  label numbers and its features. They hold no texts; `read_sparse` gives their matrices, and with
-  a file of texts beside them their labels make a corpus. Matrices with a first line of two
-  numbers (`rows columns`) are read too.
+- Sparse files: a first line `documents features labels`, then one line per document with its label
+  numbers and features, such as `3,17 4:0.5 9:1`. They contain no texts: `read_sparse` returns their
+  matrices, and with a file of texts beside them their labels make a corpus. Matrices with a first
+  line of two numbers (`rows columns`) can be read too.
 - The JSON files (`trn.json.gz`) are JSON lines; see `rows.py` for their field names.
 """
 
@@ -46,7 +46,7 @@ class SparseFile:
 
     Args:
         features: CSR matrix of the features, float32 (documents, features).
-        labels: CSR matrix of ones for the labels, float32 (documents, labels); None when the file
+        labels: CSR matrix of ones for the labels, float32 (documents, labels); None if the file
             has no labels.
     """
 
@@ -55,7 +55,7 @@ class SparseFile:
 
 
 def labels_file_of(texts: Path) -> Path | None:
-    """The labels file beside a file of texts, if there is one; `train_labels.txt` by its name."""
+    """Return the labels file (`train_labels.txt`) beside a file of texts, or None."""
     match = TEXTS_NAME.fullmatch(texts.name.removesuffix(".gz"))
     if match is None:
         return None
@@ -64,7 +64,7 @@ def labels_file_of(texts: Path) -> Path | None:
 
 
 def is_sparse_header(head: bytes) -> bool:
-    """Whether a file that begins with `head` looks like a sparse file."""
+    """Return whether a file that begins with `head` looks like a sparse file."""
     return SPARSE_HEADER.match(head) is not None
 
 
@@ -82,12 +82,12 @@ def read_xmc_texts(source: Source, options: ReadOptions, problems: Problems) -> 
 
 
 def read_xmc_sparse(source: Source, options: ReadOptions, problems: Problems) -> Iterator[Document]:
-    """Stream the documents of a sparse file, whose texts are in a file of their own."""
+    """Stream the documents of a sparse file, whose texts are in a separate file."""
     path = options.texts_path or _texts_file_of(source.path)
     if path is None:
         raise source.error(
             "the file holds features and label numbers but no texts; name the file of its texts, "
-            "one a line, with texts_path"
+            "one per line, with texts_path"
         )
     lines = source.lines(Problems())
     _sizes(source, next(lines, (1, "")), expected=3)
@@ -131,7 +131,7 @@ def read_sparse(path: str | Path) -> SparseFile:
 
 
 class _Rows:
-    """Rows of a sparse matrix in the making."""
+    """Collects the rows of a sparse matrix."""
 
     def __init__(self) -> None:
         self._offsets, self._columns, self._values = array("q", [0]), array("q"), array("f")
@@ -162,7 +162,7 @@ class _Rows:
 def _paired(
     texts: Source, labels: Source, label_lists: Iterator[tuple[str, ...]], problems: Problems
 ) -> Iterator[Document]:
-    """Yield documents from lines of texts and as many lists of labels."""
+    """Yield documents from lines of texts and equally many lists of labels."""
     pairs = itertools.zip_longest(texts.raw_lines(), label_lists)
     for row, (text_line, names) in enumerate(pairs, 1):
         if text_line is None or names is None:
@@ -185,7 +185,7 @@ def _split(cell: str) -> list[str]:
 
 
 def _labels_end(row: str) -> int:
-    """Where the labels of a line of a sparse file end; a document without any starts blank."""
+    """Return the end of the labels in a line of a sparse file; without labels it starts blank."""
     first_space = row.find(" ") if " " in row else len(row)
     return 0 if ":" in row[:first_space] else first_space
 
