@@ -106,8 +106,8 @@ def continuation_of(
         documents: Token ids of each, special tokens included once.
         chunking: The way documents are cut.
         pad_id: Fills empty chunks.
-        multiple: The longest continuation is rounded up to a multiple of this where they differ, and the
-            number of chunks to a multiple of it or of the documents: few shapes can be recorded.
+        multiple: The longest continuation is rounded up to a multiple of this where they differ,
+            and the number of chunks to a multiple of it or of the documents: few shapes.
     """
     chunks: list[NDArray[Any]] = []
     places: list[NDArray[np.int64]] = []
