@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from glocal.data.batches import Batch
 from glocal.data.chunks import Chunking, Continuation
+from glocal.encoders.lean_gradients import cast_together, use_lean_gradients
 from glocal.errors import ConfigError
 
 __all__ = ["ContinuationFeatures", "Encoder", "Features", "LongDocuments"]
@@ -139,6 +140,7 @@ class Encoder(nn.Module):
             from glocal.encoders.mpnet import adapt_mpnet
 
             adapt_mpnet(model)
+        use_lean_gradients(model)
         self.model = model
         self.continuation_depth = self.layers[-1]
         if long_documents is not None and long_documents.layers[-1] < self.layers[-1]:
@@ -207,7 +209,9 @@ class Encoder(nn.Module):
         """
         if self.compute_dtype is None:
             return None
-        return {n: p.to(self.compute_dtype) for n, p in self.model.named_parameters()}
+        named = dict(self.model.named_parameters())
+        cast = cast_together(list(named.values()), self.compute_dtype)
+        return dict(zip(named, cast, strict=True))
 
     def _segments(self, input_ids: Tensor) -> Tensor:
         segments = torch.zeros_like(input_ids)
