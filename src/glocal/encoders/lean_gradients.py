@@ -5,7 +5,7 @@ kernels for them reach a fraction of the memory's speed, and take a tenth of a t
 base-size encoder. The kernels here sum tiles of tokens in fp32, then the tiles. They are used in
 bf16 on CUDA with gradients; anywhere else the layers are PyTorch's own, as are names and weights.
 """
-# ruff: noqa: ANN001, ANN202 (a kernel's arguments have the compiler's types)
+# ruff: noqa: ANN001, ANN202, PLR0917 (a kernel's arguments have the compiler's types)
 
 from __future__ import annotations
 
