@@ -178,8 +178,9 @@ def learnt(engine, system, tokenizer, labels):
     tokens = tokenise(DEV, tokenizer, max_length=system.recipe.encoder.tokens_read)
     documents = Collator(tokens, tokenizer.facts, gold=labels.encode(DEV), n_labels=len(labels))
     evaluator = DevEvaluator(system, documents, labels, engine=engine, recipe=system.recipe)
-    metrics, calibration = evaluator.final()
-    return system.combination, metrics["dev"], calibration
+    outcome = evaluator.final()
+    assert 0 < outcome.decision.micro_f1 <= 1
+    return system.combination, outcome.metrics["dev"], outcome.calibration
 
 
 def test_every_process_learns_the_same_as_one_alone():

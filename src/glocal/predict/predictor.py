@@ -68,7 +68,7 @@ class Predictor:
         self.recipe: Recipe = model.recipe
         self.labels: LabelSpace = model.labels
         self.tokenizer = model.tokenizer
-        self.calibration = model.calibration
+        self.calibration, self.decision = model.calibration, model.decision
         self.metrics = model.metrics
         self.companions = model.companions or Companions()
         self.batch_size = batch_size

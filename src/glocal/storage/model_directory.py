@@ -26,6 +26,7 @@ from glocal.config.resolve import ResolvedRecipe, resolved_from_mapping
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import ConfigError, ModelError, NewerFormatError
 from glocal.ranking.calibration import Calibration
+from glocal.ranking.decision import Decision
 from glocal.storage.model_card import model_card
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -54,7 +55,8 @@ class StoredModel:
     recipe: ResolvedRecipe
     labels: LabelSpace
     tokenizer: TextTokenizer
-    calibration: Calibration = field(default_factory=Calibration)
+    calibration: Calibration = field(default_factory=Calibration)  # of the combined scores
+    decision: Decision = field(default_factory=Decision)  # which labels become tags
     metrics: Mapping[str, Any] = field(default_factory=dict)
     companions: Companions | None = None
 
@@ -109,8 +111,11 @@ def load_model(path: str | Path) -> StoredModel:
         system.combination = Combination.from_mapping(settings["combination"])
         metrics = _read_metrics(folder / "metrics.json")
         calibration = _stored_calibration(settings)
+        decision = Decision.from_mapping(settings.get("decision", Decision().to_mapping()))
     system.eval()
-    return StoredModel(system, recipe, labels, tokenizer, calibration, metrics, companions)
+    return StoredModel(
+        system, recipe, labels, tokenizer, calibration, decision, metrics, companions
+    )
 
 
 def _read_metrics(path: Path) -> dict[str, Any]:
@@ -144,6 +149,7 @@ def _write(folder: Path, model: StoredModel) -> None:
         "library_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "calibration": model.calibration.to_mapping(),
+        "decision": model.decision.to_mapping(),
         "combination": model.system.combination.to_mapping(),
         "tokenizer": model.tokenizer.facts_mapping(),
         "recipe": recipe_to_mapping(model.recipe),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from glocal.predict.evaluation import evaluate_predictions, metric_value
 from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration, CalibrationPairs, calibrate
 from glocal.ranking.combination import Combination, fit_weights
+from glocal.ranking.decision import Decision, fit_decision
 from glocal.ranking.expert_topk import ExpertRanker
 from glocal.ranking.pool import Pool, distinct_labels
 from glocal.ranking.predictions import Predictions
@@ -24,7 +25,7 @@ from glocal.train.engine import Engine
 from glocal.train.loop import DevScores
 from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["DevEvaluator"]
+__all__ = ["DevEvaluator", "Outcome"]
 
 _DEV_K = 20  # labels per dev document looked at for metrics and weights
 # For the calibration, all labels of a sample of documents, or this many of the best:
@@ -33,6 +34,21 @@ _SAMPLED_PAIRS, _PAIRS_AT_A_TIME = 40_000_000, 4_000_000
 _BEST, _FEW_OUTSIDE = 5, 1e-3  # share of the best labels that may be outside the pool
 _FITS = 3  # most fits
 _REPORTED = ("P@1", "P@3", "P@5", "nDCG@5")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished training learnt and measured beside the weights.
+
+    Attributes:
+        metrics: Scores and times, as they are stored.
+        calibration: Calibration of the model's scores.
+        decision: Which labels become tags.
+    """
+
+    metrics: dict[str, Any]
+    calibration: Calibration = field(default_factory=Calibration)
+    decision: Decision = field(default_factory=Decision)
 
 
 class DevEvaluator:
@@ -117,20 +133,21 @@ class DevEvaluator:
         counts, n_train = self.labels.counts, self.labels.n_documents
         return metric_value(name, predictions, self.gold, counts=counts, n_train=n_train)
 
-    def final(self) -> tuple[dict[str, Any], Calibration]:
-        """Fit the experts' weights and the calibration; return the scores and the calibration."""
+    def final(self) -> Outcome:
+        """Fit weights, calibration and decision of the chosen model, and report on it."""
         found = self.predictions(exact=True)
         if self.recipe.combine == "weights" and isinstance(self.system, ExpertRanker):
             best = self._combine(found)
             found = replace(found, indices=best.indices, scores=best.scores)
         calibration = self._calibration(found)
         found = calibrate(found, calibration)
+        decision = fit_decision(found, self.gold)
         scores = self._scores(found)
         report = evaluate_predictions(
             found, self.gold, counts=self.labels.counts, n_train=self.labels.n_documents
         )
         metrics = {"dev": scores.model, "dev_experts": scores.experts}
-        return {**metrics, "dev_report": report.to_dict()}, calibration
+        return Outcome({**metrics, "dev_report": report.to_dict()}, calibration, decision)
 
     def _calibration(self, best: Predictions) -> Calibration:
         """Fit on the best labels of every document, and on all labels of a sample of documents."""

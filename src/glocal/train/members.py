@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,16 @@ from safetensors.torch import load_file
 from glocal.config.resolve import ResolvedRecipe
 from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
 from glocal.errors import TrainingError
-from glocal.ranking.calibration import Calibration
 from glocal.storage.model_directory import StoredModel
 from glocal.storage.tensors import write_tensors
 from glocal.systems.mixture_ensemble import MixtureEnsemble
 from glocal.systems.system import System
 from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState
-from glocal.train.dev import DevEvaluator
+from glocal.train.dev import DevEvaluator, Outcome
 from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs
 from glocal.train.listener import TrainListener
-from glocal.train.single import SingleRun, build, final_metrics, set_up, train_system
+from glocal.train.single import SingleRun, build, final_outcome, set_up, train_system
 
 __all__ = ["train_members"]
 
@@ -74,11 +73,13 @@ def train_members(
         members.append(system)
         states.append(state)
     ensemble = MixtureEnsemble(members).to(run.engine.device)
-    metrics, calibration = _measure(ensemble, run, inputs, states)
+    outcome = _measure(ensemble, run, inputs, states)
     if run.engine.is_main:
         _join_logs(folder, count)
     tokenizer, labels = run.tokenizer, inputs.labels
-    return StoredModel(ensemble, recipe, labels, tokenizer, calibration, metrics, inputs.companions)
+    return StoredModel(
+        ensemble, recipe, labels, tokenizer, **vars(outcome), companions=inputs.companions
+    )
 
 
 def _train_member(run: SingleRun, kept: _Kept, *, listener: _Numbered, resume: bool) -> RunState:
@@ -142,8 +143,8 @@ class _Kept:
 
 def _measure(
     ensemble: MixtureEnsemble, run: SingleRun, inputs: RunInputs, states: list[RunState]
-) -> tuple[dict[str, Any], Calibration]:
-    """Fit the experts' weights of all members together; return scores and calibration."""
+) -> Outcome:
+    """Measure all members together, with fitted weights, and keep what each one reached."""
     evaluator = None
     if run.evaluator is not None:
         evaluator = DevEvaluator(
@@ -158,9 +159,9 @@ def _measure(
         step=sum(state.step for state in states),
         seconds=sum(state.seconds for state in states),
     )
-    metrics, calibration = final_metrics(evaluator, together)
-    apart = [final_metrics(None, state)[0] for state in states]
-    return {**metrics, "members": apart}, calibration
+    outcome = final_outcome(evaluator, together)
+    apart = [final_outcome(None, state).metrics for state in states]
+    return replace(outcome, metrics={**outcome.metrics, "members": apart})
 
 
 def _join_logs(folder: RunFolder, count: int) -> None:

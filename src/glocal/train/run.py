@@ -32,7 +32,7 @@ from glocal.train.gather import RunInputs, gather_inputs
 from glocal.train.listener import TrainListener
 from glocal.train.members import train_members
 from glocal.train.planning import decide
-from glocal.train.single import final_metrics, set_up, train_system
+from glocal.train.single import final_outcome, set_up, train_system
 from glocal.vocabulary.label_table import LabelTable
 
 __all__ = ["FitResult", "check_target", "fit"]
@@ -161,10 +161,10 @@ def _train_alone(
 ) -> StoredModel:
     run = set_up(recipe, inputs, engine, listener)
     state = train_system(run, folder=folder, listener=listener, resume=resume)
-    metrics, calibration = final_metrics(run.evaluator, state)
+    outcome = final_outcome(run.evaluator, state)
     tokenizer, labels = run.tokenizer, inputs.labels
     return StoredModel(
-        run.system, recipe, labels, tokenizer, calibration, metrics, inputs.companions
+        run.system, recipe, labels, tokenizer, **vars(outcome), companions=inputs.companions
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,10 @@ from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
 from glocal.encoders.tokenizer import TextTokenizer
-from glocal.ranking.calibration import Calibration
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, System
 from glocal.train.checkpoint import RunFolder, RunState, seed_everything
-from glocal.train.dev import DevEvaluator
+from glocal.train.dev import DevEvaluator, Outcome
 from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs, throttled_progress
 from glocal.train.listener import TrainListener
@@ -35,7 +34,7 @@ from glocal.train.loop import Loop
 from glocal.train.optim import build_optimizer
 from glocal.train.row_updates import round_label_matrices
 
-__all__ = ["SingleRun", "build", "final_metrics", "set_up", "train_system"]
+__all__ = ["SingleRun", "build", "final_outcome", "set_up", "train_system"]
 
 
 @dataclass(frozen=True)
@@ -121,10 +120,8 @@ def train_system(
     return loop.state
 
 
-def final_metrics(
-    evaluator: DevEvaluator | None, state: RunState
-) -> tuple[dict[str, Any], Calibration]:
-    """Return the metrics stored with a model, and the calibration fitted on dev."""
+def final_outcome(evaluator: DevEvaluator | None, state: RunState) -> Outcome:
+    """Return what is stored about a run beside its weights, scores on dev included."""
     metrics: dict[str, Any] = {
         "steps": state.step,
         "best_step": state.best_step or state.step,
@@ -132,10 +129,10 @@ def final_metrics(
         "evaluations": state.evaluations,
     }
     if evaluator is None:
-        return metrics, Calibration()
+        return Outcome(metrics)
     with torch.no_grad():
-        scores, calibration = evaluator.final()
-    return metrics | scores, calibration
+        outcome = evaluator.final()
+    return replace(outcome, metrics=metrics | outcome.metrics)
 
 
 def _prepare_loop(
