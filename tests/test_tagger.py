@@ -62,12 +62,22 @@ def test_predict_gives_ranked_labels(fitted):
     )
 
 
-def test_predict_without_k_uses_the_threshold(fitted):
-    texts, _ = data(20, 1)
+def test_predict_without_k_gives_every_text_a_tag(fitted):
+    texts = [*data(20, 1)[0], "zzzz qqqq"]
     top, found = fitted.predict_topk(texts), fitted.predict(texts)
-    assert any(found)
+    threshold = fitted.predictor_.decision.threshold
     for row, indices, scores in zip(found, top.indices, top.scores, strict=True):
-        assert row == [fitted.classes_[i] for i in indices[scores >= fitted.threshold]]
+        reached = [fitted.classes_[i] for i in indices[scores >= threshold]]
+        assert row[: len(indices)] == (reached or [fitted.classes_[indices[0]]])
+        assert row
+
+
+def test_the_decision_is_tuned_on_dev_and_stored(tmp_path):
+    texts, labels = data()
+    made = tagger().fit(texts, labels, dev=data(30, 2), out=tmp_path / "model")
+    decision = made.predictor_.decision
+    assert decision.micro_f1 is not None
+    assert Tagger.load(tmp_path / "model").predictor_.decision == decision
 
 
 def test_predict_topk_shape_and_order(fitted):
@@ -158,10 +168,13 @@ def test_both_hold_where_both_are_given(fitted):
         assert row == [tag.id for tag in best if tag.score >= 0.3]
 
 
-def test_the_taggers_own_hold_where_neither_is_given(fitted):
+def test_a_threshold_of_the_taggers_own_replaces_the_decision(fitted):
     texts, _ = data(8, 1)
-    found = fitted.predict(texts, k=fitted.k, threshold=fitted.threshold)
-    assert fitted.predict(texts) == found
+    found = fitted.predict(texts, k=fitted.k, threshold=0.3)
+    try:
+        assert fitted.set_params(threshold=0.3).predict(texts) == found
+    finally:
+        fitted.set_params(threshold=None)
 
 
 # --- progress and threads --------------------------------------------------------------------

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from glocal.predict.evaluation import EvaluationReport
     from glocal.predict.explain import TagExplanation
     from glocal.predict.predictor import Predictor
+    from glocal.ranking.decision import Decision
     from glocal.ranking.predictions import Predictions
     from glocal.train.listener import TrainListener
     from glocal.vocabulary.label_table import LabelTable
@@ -46,7 +47,8 @@ class Tagger(Estimator):
     Args:
         recipe: A built-in recipe's name, a path to a TOML file, or a `Recipe`.
         overrides: Settings that differ from the recipe, such as `{"train.epochs": 3}`.
-        threshold: Lowest probability of a label that `predict` returns.
+        threshold: Lowest probability of a label that `predict` returns; by default the threshold
+            that training tuned for the best F1, and at least one label for each text.
         k: Largest number of labels that `predict` returns for a text; also the k of the P@k that
             `score` returns.
         device: The device to compute on: `auto`, `cpu`, `cuda` or `cuda:N`.
@@ -72,7 +74,7 @@ class Tagger(Estimator):
         recipe: str | Path | Recipe = "glocalxml",
         *,
         overrides: Mapping[str, Any] | None = None,
-        threshold: float = 0.5,
+        threshold: float | None = None,
         k: int = 5,
         device: str = "auto",
         random_state: int | None = None,
@@ -156,7 +158,7 @@ class Tagger(Estimator):
         problems = []
         if not isinstance(self.k, int) or self.k < 1:
             problems.append(f"k must be a whole number from 1 on, not {self.k!r}")
-        if not 0 <= self.threshold <= 1:
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
             problems.append(f"threshold must be between 0 and 1, not {self.threshold!r}")
         if problems:
             raise ConfigError(problems)
@@ -188,10 +190,10 @@ class Tagger(Estimator):
     ) -> list[Any]:
         """Return the labels of each text, best first.
 
-        A label is returned when it is among the `k` best of its text and reaches the `threshold`.
-        With neither argument the tagger's own `k` and `threshold` hold. With one of them, the other
-        does not limit the result: `k=3` gives exactly three labels, `threshold=0.2` every label
-        that reaches it.
+        `k=3` gives exactly three labels, `threshold=0.2` every label that reaches it, and both give
+        at most three that reach it. With neither, labels reach the tagger's `threshold`, if it was
+        given one, and are `self.k` at most; otherwise the decision tuned in training holds, which
+        gives each text at least one label (`predictor_.decision`).
 
         Args:
             X: A text, or a list, an array or a Series of texts.
@@ -209,13 +211,17 @@ class Tagger(Estimator):
             >>> tagger.predict("an apple", threshold=0.0) == tagger.predict("an apple", k=2)
             True
         """
-        if k is None and threshold is None:
+        from glocal.ranking.decision import Decision
+
+        if k is None and threshold is None and self.threshold is not None:
             k, threshold = min(self.k, self._n_labels()), self.threshold
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
         if k is not None:
             found = self.predict_topk(X, k, **options).above(threshold or 0.0)
+        elif threshold is not None:
+            found = self._predict_all(X, Decision(threshold, at_least=0), **options)
         else:
-            found = self._predict_all(X, threshold or 0.0, **options)
+            found = self._predict_all(X, self._fitted().decision, **options)
         labels = [
             [self.classes_[index] for index in row[row >= 0].tolist()] for row in found.indices
         ]
@@ -255,14 +261,14 @@ class Tagger(Estimator):
         with progress_bar(open_console(shown) if several else None, "tagging") as progress:
             return predictor.predict(texts, k=width, batch_size=batch_size, progress=progress)
 
-    def _predict_all(self, X: Any, threshold: float, **options: Any) -> Predictions:
-        """Return every label that reaches the threshold: more are asked for until one does not."""
+    def _predict_all(self, X: Any, decision: Decision, **options: Any) -> Predictions:
+        """Return every tag: more labels are asked for until one is below the threshold."""
         width = min(_FIRST_WIDTH, self._n_labels())
         found = self.predict_topk(X, width, **options)
-        while width < self._n_labels() and (found.scores[:, -1] >= threshold).any():
+        while width < self._n_labels() and (found.scores[:, -1] >= decision.threshold).any():
             width = min(8 * width, self._n_labels())
             found = self.predict_topk(X, width, **options)
-        return found.above(threshold)
+        return decision(found)
 
     def predict_proba(self, X: Any, k: int | None = None, **options: Any) -> csr_matrix:
         """Return probabilities as a sparse matrix (texts, labels) of the k best of each text.
@@ -311,7 +317,9 @@ class Tagger(Estimator):
             1.0
         """
         corpus, _ = as_corpus(X, y)
-        return self._fitted().evaluate(corpus, ks=tuple(ks), threshold=self.threshold)
+        predictor = self._fitted()
+        threshold = predictor.decision.threshold if self.threshold is None else self.threshold
+        return predictor.evaluate(corpus, ks=tuple(ks), threshold=threshold)
 
     def explain(self, text: str, *, k: int | None = None, words: int = 8) -> list[TagExplanation]:
         """Return the best labels of a text, the words behind each and each expert's score.
@@ -367,7 +375,7 @@ class Tagger(Estimator):
         settings = read_settings(Path(path))
         tagger = cls(
             predictor.recipe,
-            threshold=settings.get("threshold", 0.5),
+            threshold=settings.get("threshold"),
             k=settings.get("k", 5),
             device=device,
         )
