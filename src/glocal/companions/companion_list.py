@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,15 +49,10 @@ def word_vectors(
     return build_vectors(recipe.teacher, recipe.encoder, train, extra=names, progress=progress)
 
 
-class Companions:
-    """The fitted companions of one model.
+class Companions(tuple[Companion, ...]):
+    """The fitted companions of one model."""
 
-    Args:
-        fitted: The companions.
-    """
-
-    def __init__(self, fitted: Iterable[Companion] = ()) -> None:
-        self._fitted = tuple(fitted)
+    __slots__ = ()
 
     @classmethod
     def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> Companions:
@@ -68,12 +63,6 @@ class Companions:
             progress: Returns the progress callback of a stage.
         """
         return cls(kind.fit(inputs, progress=progress) for kind in companions_of(inputs.recipe))
-
-    def __iter__(self) -> Iterator[Companion]:
-        return iter(self._fitted)
-
-    def __len__(self) -> int:
-        return len(self._fitted)
 
     def features(
         self,

@@ -1,11 +1,11 @@
 """Any Hugging Face encoder as a source of hidden states.
 
-- only the layers asked for are run: what lies above the highest one is cut off at load time;
-- knows where the document vector is ([CLS] first, last, or the mean of the tokens);
-- a batch without padding passes no mask, so that the fused attention kernels apply;
-- what lies beyond the first chunk of long documents is run up to the layer needed of it alone;
-- `compute_dtype` runs it in bf16 throughout, on fp32 weights;
-- `layer n` is Hugging Face's `hidden_states[n]`: 0 are the embeddings, N is the last layer.
+- Only the requested layers are computed: layers above the highest one are removed at load time.
+- The document vector is [CLS] (first or last), or the mean of the tokens.
+- A batch without padding passes no mask, so that the fused attention kernels apply.
+- Further chunks of long documents are run only up to the layer that is needed of them.
+- `compute_dtype` runs it in bf16 throughout, on fp32 weights.
+- Layer n is Hugging Face's `hidden_states[n]`: 0 are the embeddings, N is the last layer.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["ContinuationFeatures", "Encoder", "Features", "LongDocuments"]
 
 @dataclass(frozen=True)
 class LongDocuments:
-    """What is done with tokens beyond the first chunk.
+    """The use of tokens beyond the first chunk.
 
     Args:
-        chunking: How documents are cut.
-        layers: The layers whose hidden states are wanted of the further chunks too.
+        chunking: The way documents are cut.
+        layers: The layers whose hidden states are also needed of further chunks.
         mean_document: Whether the document vector is the mean of all chunks' vectors.
     """
 
@@ -51,18 +51,18 @@ class ContinuationFeatures:
     mean_document: bool
 
     def tokens(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Of each document, (B, S, H), and which are there, (B, S)."""
+        """Return the hidden states of each document, (B, S, H), and their mask, (B, S)."""
         places = self.continuation.places
         states = self.hidden[layer].flatten(0, 1)  # (N · C, H)
-        # Looked up as embeddings are: the gradients of equal places are summed in parallel.
+        # An embedding lookup: its backward pass sums the gradients of equal places in parallel.
         return functional.embedding(places.clamp(min=0), states), places >= 0
 
 
 @dataclass
 class Features:
-    """Hidden states of one batch, by layer, and how to read them.
+    """Hidden states of one batch, by layer.
 
-    `hidden` and `mask` are those of the first chunk; `tokens` are the whole document's.
+    `hidden` and `mask` belong to the first chunk; `tokens` returns those of the whole document.
     """
 
     hidden: dict[int, Tensor]  # layer → (B, T, H)
@@ -73,7 +73,7 @@ class Features:
     continuation: ContinuationFeatures | None = None  # None where no document goes on
 
     def tokens(self, layer: int) -> tuple[Tensor, Tensor | None]:
-        """Hidden states of the whole document, (B, T + S, H), and their mask."""
+        """Return the hidden states of the whole document, (B, T + S, H), and their mask."""
         states = self.hidden[layer]
         if self.continuation is None:
             return states, self.mask
@@ -82,10 +82,10 @@ class Features:
         return torch.cat([states, more], 1), torch.cat([mask, there], 1)
 
     def document(self, layer: int) -> Tensor:
-        """The document vector of a layer, (B, H): the first chunk's, or the mean of all chunks'.
+        """Return the document vector of a layer, (B, H): of the first chunk, or the chunks' mean.
 
-        In the mean every chunk counts alike: to the encoder each is a text of its own, and all
-        chunks of a long document are of the same length.
+        In the mean every chunk has the same weight: all chunks of a long document have the same
+        length.
         """
         first = self._vectors(self.hidden[layer], self.mask)
         if self.continuation is None or not self.continuation.mean_document:
@@ -106,16 +106,16 @@ class Features:
 
 
 class Encoder(nn.Module):
-    """A transformer cut at the highest layer asked for.
+    """A transformer cut at the highest requested layer.
 
     Args:
         model: A Hugging Face encoder without its task head.
         layers: The layers whose hidden states are returned.
         cls_last: Whether [CLS] is the last token (then padding is on the left).
-        cls_type_id: The segment id of [CLS], where it is not 0.
+        cls_type_id: Segment id of [CLS].
         pooling: `cls` or `mean`.
-        total_layers: Layers of the encoder before it was cut, where it was cut already.
-        long_documents: What is done with tokens beyond the first chunk, where they are read.
+        total_layers: Number of layers before the model was cut, if it is already cut.
+        long_documents: The use of tokens beyond the first chunk; None to ignore them.
     """
 
     def __init__(
@@ -150,11 +150,11 @@ class Encoder(nn.Module):
 
     @property
     def chunking(self) -> Chunking | None:
-        """How documents must be cut for it; None where the first tokens are all it reads."""
+        """The way documents must be cut; None if only the first tokens are read."""
         return None if self.long_documents is None else self.long_documents.chunking
 
     def forward(self, batch: Batch) -> Features:
-        """Hidden states of the layers asked for."""
+        """Return the hidden states of the requested layers."""
         mask = batch.attention_mask if batch.padded else None
         weights = self._cast_weights()
         states = self._run(self.model, batch.input_ids, mask, weights)
@@ -170,7 +170,7 @@ class Encoder(nn.Module):
     def _continuation(
         self, batch: Batch, weights: dict[str, Tensor] | None
     ) -> ContinuationFeatures | None:
-        """Hidden states of the further chunks; after the first chunks were run."""
+        """Return the hidden states of further chunks; first chunks must have been run before."""
         wanted, continuation = self.long_documents, batch.continuation
         if wanted is None or continuation is None:
             return None
@@ -185,9 +185,9 @@ class Encoder(nn.Module):
     def _run(
         self, model: Any, input_ids: Tensor, mask: Tensor | None, weights: dict[str, Tensor] | None
     ) -> tuple[Tensor, ...]:
-        """Hidden states of all layers of a model; gradients reach the fp32 weights."""
+        """Return the hidden states of all layers; gradients flow to the fp32 weights."""
         inputs: dict[str, Any] = {"input_ids": input_ids}
-        # Numbers, as tokenizers give them: some encoders (XLNet) calculate with the mask.
+        # Integers, as tokenizers return them: some encoders (XLNet) calculate with the mask.
         inputs["attention_mask"] = None if mask is None else mask.long()
         if self.cls_type_id:
             inputs["token_type_ids"] = self._segments(input_ids)
@@ -202,9 +202,9 @@ class Encoder(nn.Module):
         return states
 
     def _cast_weights(self) -> dict[str, Tensor] | None:
-        """Weights cast to `compute_dtype`, once for all chunks; None where they are used as is.
+        """Return the weights in `compute_dtype`, cast once for all chunks; None to use them as is.
 
-        Everything between two layers stays in that type. Autocast would keep the residual stream in
+        All activations stay in that type. Autocast would keep the residual stream in
         fp32 and cast it before every product, which costs a small encoder a third of its time.
         """
         if self.compute_dtype is None:
@@ -220,7 +220,7 @@ class Encoder(nn.Module):
 
 
 def _cut(model: Any, highest: int) -> None:
-    """Remove the layers above the highest one asked for, and the pooler."""
+    """Remove the layers above the highest requested one, and the pooler."""
     total = int(model.config.num_hidden_layers)
     assert highest <= total, "the rules of a recipe check its layers"
     if getattr(model, "pooler", None) is not None:
@@ -234,11 +234,11 @@ def _cut(model: Any, highest: int) -> None:
 
 
 def _lower_part(model: Any, depth: int) -> Any:
-    """The same model up to a layer, at least the first: a view that shares weights and buffers.
+    """Return a view of the model up to a layer, at least the first, with shared weights.
 
-    The modules on the way to the list of layers are copied without what they hold, so that the
-    model itself is never changed, not even for a moment that another thread could see. It must have
-    been run before: transformers hooks into the layers at the first run, and would do so again.
+    The modules that contain the list of layers are copied without their content, so that the model
+    itself is never changed, even for another thread. It must have been run before: transformers
+    hooks into the layers at the first run, and would do so again.
     """
     *outer, name = _found_layers(model).split(".")
     view = inner = _shell(model)
@@ -250,13 +250,13 @@ def _lower_part(model: Any, depth: int) -> Any:
 
 
 def _depth_of(model: Any, layer: int) -> int:
-    """How many layers must be run for the hidden states of one.
+    """Return the number of layers to run for the hidden states of one.
 
-    Mostly as many as its number says. Encoders with a norm after their last layer give the normed
-    states as the last ones, so that one layer more is needed; the model itself is asked.
+    It is usually the layer's own number. Encoders with a norm after their last layer return normed
+    states for the last one, so that one more layer is needed; the model itself is tried.
 
     Raises:
-        ConfigError: When no part of the encoder gives the states that the whole does.
+        ConfigError: No part of the encoder gives the same states as the whole.
     """
     was_training = model.training
     model.eval()
@@ -268,8 +268,8 @@ def _depth_of(model: Any, layer: int) -> int:
     if any(equal):
         return parts[equal.index(True)]
     raise ConfigError(
-        f"{type(model).__name__} cannot be run up to layer {layer} alone, as the rest of long "
-        "texts would have to be; set encoder.document_length=0"
+        f"{type(model).__name__} cannot be run up to layer {layer} alone, which long texts "
+        "need; set encoder.document_length=0"
     )
 
 

@@ -1,9 +1,9 @@
-"""Vectors of labels' texts: the mean token of each, layer by layer, of an encoder as it is now.
+"""Vectors of label texts: the mean hidden state of each text's tokens, layer by layer.
 
-- Special tokens are left out: what is matched are the words of a text. A text without any other
-  token has the zero vector.
-- Texts of like length share a batch; each text is encoded once.
-- Kept in the cache under the texts, the tokenizer and the encoder's weights, so that runs with the
+- Special tokens are excluded, as only words are matched. A text without any other token has the
+  zero vector.
+- Texts of similar length share a batch; each text is encoded once.
+- Vectors are cached by texts, tokenizer and the encoder's current weights, so that runs with the
   same encoder on the same labels share them.
 """
 
@@ -43,18 +43,18 @@ def label_vectors(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> LayerVectors:
-    """The mean tokens of texts, from the cache where they are known.
+    """Return the mean hidden states of texts, from the cache if possible.
 
     Args:
-        encoder: Its layers are those asked for; its weights are not changed.
-        tokenizer: Of the encoder.
-        texts: One for each label, empty for none.
-        max_length: Tokens read of each.
-        device: Where to compute; the encoder comes back to where it was.
+        encoder: The encoder; its layers are the ones returned. Its weights are not changed.
+        tokenizer: The encoder's tokenizer.
+        texts: One text for each label, empty for none.
+        max_length: Number of tokens read of each text.
+        device: Where to compute; the encoder is moved back afterwards.
         progress: Called with (done, total) while texts are encoded.
 
     Returns:
-        For each layer (n, H) float32.
+        For each layer, (n, H) float32.
 
     Raises:
         DataError: The cache folder cannot be written to.
@@ -86,7 +86,7 @@ def mean_tokens(
     max_length: int,
     progress: Progress | None = None,
 ) -> LayerVectors:
-    """For each layer the mean of each text's tokens, (n, H)."""
+    """Return for each layer the mean hidden state of each text's tokens, (n, H)."""
     device = next(encoder.parameters()).device
     special = torch.tensor(sorted(set(tokenizer.encode_batch([""], max_length)[0])), device=device)
     tokens = TokenStore.in_memory(tokenizer.encode_batch(list(texts), max_length))

@@ -1,4 +1,4 @@
-"""Finding an encoder by name, and building one from a stored configuration.
+"""Encoders by name, and encoders built from a stored configuration.
 
 Names: a named encoder such as `minilm` (`glocal.encoders.named`), a local folder, a hub id, or
 `random:tiny` / `random:FOLDER` for random weights from a configuration (for tests and trials).
@@ -40,7 +40,7 @@ _TINY = {
 
 
 def load_pretrained(config: EncoderConfig) -> tuple[Any, TextTokenizer]:
-    """The encoder model (without task head) and its tokenizer."""
+    """Return the encoder model (without task head) and its tokenizer."""
     source, is_random = _locate(config.name)
     tokenizer = load_encoder_tokenizer(config.name)
     if is_random:
@@ -66,7 +66,7 @@ def read_config(name: str) -> dict[str, Any]:
 
 
 def check_weights(name: str) -> None:
-    """Refuse a local folder without weights, before anything needs them.
+    """Check that a local folder has weights, before anything needs them.
 
     Raises:
         ModelError: There are none.
@@ -79,7 +79,7 @@ def check_weights(name: str) -> None:
 
 
 def model_from_config(mapping: dict[str, Any], config: EncoderConfig) -> Any:
-    """An encoder with random weights from a `config.json` mapping."""
+    """Build an encoder with random weights from a `config.json` mapping."""
     from transformers import AutoConfig, AutoModel
 
     fields = dict(mapping)
@@ -148,7 +148,7 @@ def _not_found(source: str, error: Exception) -> ModelError:
 
 
 def _tiny_tokenizer() -> TextTokenizer:
-    """Characters and a few letter pairs: needs no vocabulary file."""
+    """Return a tokenizer of single characters, which needs no vocabulary file."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"

@@ -1,6 +1,6 @@
-"""The tokens of a word: an encoder's pieces, or one entry of a vocabulary of words.
+"""Lookups of the tokens of a word: an encoder's word pieces, or one entry of a vocabulary.
 
-Tokens are numbers of rows in a matrix of vectors; what has no row is left out.
+Tokens are rows of a matrix of vectors; words and pieces without a row are skipped.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ TOKENIZER_FILE, WORDS_FILE = "tokenizer.json", "words.parquet"
 
 
 class WordLookup(Protocol):
-    """Gives the tokens of words, each word by itself."""
+    """Returns the tokens of words, each word on its own."""
 
     kind: ClassVar[str]
 
     @property
     def fingerprint(self) -> str:
-        """A name that changes whenever the tokens of some word do."""
+        """Identifies the lookup: changes whenever the tokens of some word do."""
 
     def __call__(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """The tokens of each word."""
+        """Return the tokens of each word."""
 
     def save(self, folder: Path) -> None:
-        """Write what is needed to `load` it."""
+        """Write the files that `load` reads."""
 
     @classmethod
     def load(cls, folder: Path, n_tokens: int) -> Self:
-        """Read what `save` wrote."""
+        """Read a lookup written by `save`."""
 
 
 class EncoderLookup:
-    """A word as the pieces of an encoder's tokenizer.
+    """Looks up a word as the pieces of an encoder's tokenizer.
 
     Args:
         backend: The tokenizer.
-        n_tokens: Tokens from this number on have no vector.
+        n_tokens: Number of tokens with a vector; higher ids have none.
     """
 
     kind: ClassVar[str] = "encoder"
 
     def __init__(self, backend: Tokenizer, n_tokens: int) -> None:
-        # A copy: the encoder's own tokenizer is told to cut texts while it is used.
+        # A copy, as the truncation of the encoder's own tokenizer changes while it is used.
         self._backend = Tokenizer.from_str(backend.to_str())
         self._backend.no_truncation()
         self._backend.no_padding()
@@ -71,7 +71,7 @@ class EncoderLookup:
         self.fingerprint = hashlib.blake2b(content, digest_size=16).hexdigest()
 
     def __call__(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """The pieces of each word, as they are inside a text: after a blank."""
+        """Return the pieces of each word as inside a text, after a space."""
         spaced = [f" {word}" for word in words]
         encodings = self._backend.encode_batch_fast(spaced, add_special_tokens=False)
         return [
@@ -90,13 +90,13 @@ class EncoderLookup:
 
 
 class VocabularyLookup:
-    """A word as an entry of a vocabulary.
+    """Looks up a word as an entry of a vocabulary.
 
-    Looked up as it stands, without the punctuation around it, and in lower case, whichever is there
-    first; otherwise the parts of it that are words (`state-owned` as `state` and `owned`).
+    Forms are tried in this order: as written, without surrounding punctuation, in lower case; then
+    the parts of it that are words (`state-owned` as `state` and `owned`).
 
     Args:
-        vocabulary: The words, each once; the place of a word is its token.
+        vocabulary: Distinct words; the position of a word is its token.
     """
 
     kind: ClassVar[str] = "vocabulary"
@@ -108,7 +108,7 @@ class VocabularyLookup:
         self.fingerprint = hashlib.blake2b(content, digest_size=16).hexdigest()
 
     def __call__(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """The tokens of each word."""
+        """Return the tokens of each word."""
         return [self._find(word) for word in words]
 
     def _find(self, word: str) -> tuple[int, ...]:
@@ -140,12 +140,12 @@ LOOKUPS: dict[str, type[EncoderLookup] | type[VocabularyLookup]] = {
 
 
 def plain_words(text: str, max_words: int) -> list[str]:
-    """The first words of a text in lower case, taken apart at punctuation."""
+    """Return the first words of a text in lower case, split at punctuation."""
     return [part for word in text.split(None, max_words)[:max_words] for part in _parts(word)]
 
 
 def word_forms(word: str) -> set[str]:
-    """Every form under which `VocabularyLookup` looks for a word or its parts."""
+    """Return every form that `VocabularyLookup` tries for a word or its parts."""
     bare = EDGE.sub("", word)
     parts = WORD.findall(bare)
     return {word, bare, bare.lower(), *parts, *(part.lower() for part in parts)}

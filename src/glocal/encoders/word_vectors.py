@@ -1,8 +1,8 @@
-"""Word vectors from a text file, or trained on a corpus.
+"""Sources of word vectors: a text file, or training on a corpus.
 
-- word2vec's and GloVe's text formats, plain or gzipped: a word and its numbers on each line, with
-  or without a first line of counts. A malformed line is named by its number.
-- Of a file only the words asked for are kept, so that a vocabulary of millions takes no memory.
+- Files are in word2vec's or GloVe's text format, plain or gzipped: a word and its numbers on each
+  line, with or without a first line of counts. Errors name the line.
+- Only the requested words of a file are kept, so that a vocabulary of millions needs little memory.
 - Training is gensim's word2vec in one thread: the same texts and seed give the same vectors.
 """
 
@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 EPOCHS = 5
-TEXTS_PER_COUNT = 1000  # one more occurrence is asked of a word for each so many texts …
-MOST_COUNT = 5  # … up to word2vec's usual number
+TEXTS_PER_COUNT = 1000  # the minimum count of a word grows by one for each of so many texts …
+MOST_COUNT = 5  # … up to word2vec's default
 
 
 def read_word_vectors(
@@ -43,9 +43,9 @@ def read_word_vectors(
     """Read word vectors from a text file.
 
     Args:
-        path: The file; of a word that occurs twice the first line counts.
-        keep: The words to keep; all of them by default.
-        max_words: The words to be read of each text.
+        path: The file; the first line of a repeated word is used.
+        keep: The words to keep; all by default.
+        max_words: Number of words to read of each text.
 
     Raises:
         DataError: The file cannot be read, a line is malformed, or no word is left.
@@ -103,7 +103,7 @@ def _text_source(path: str | Path) -> Source:
 
 
 def _header(text: str) -> tuple[int, int] | None:
-    """The number of words and the width, if the first line is of that kind."""
+    """Return the number of words and the width, if the first line is a header."""
     parts = text.split()
     if len(parts) == 2 and all(part.isdigit() for part in parts):
         return int(parts[0]), int(parts[1])
@@ -111,12 +111,12 @@ def _header(text: str) -> tuple[int, int] | None:
 
 
 def _split(source: Source, line: int, text: str, width: int) -> tuple[str, list[str]]:
-    """The word, which may contain blanks, and its numbers."""
+    """Return the word, which may contain spaces, and its numbers."""
     word, *numbers = text.rstrip().rsplit(" ", width)
     if len(numbers) != width or not width:
         raise source.error(
             f"{text[:40]!r} has {len(text.split()) - 1} numbers; expected a word and "
-            f"{width or 'its'} numbers with single blanks between",
+            f"{width or 'its'} numbers separated by single spaces",
             line,
         )
     return word, numbers
@@ -133,12 +133,12 @@ def _numbers(source: Source, line: int, numbers: list[str]) -> NDArray[np.float3
 
 
 def words_of(corpus: Corpus, extra: Sequence[str] = (), *, max_words: int) -> set[str]:
-    """Every form under which a word of the texts may stand in a vocabulary.
+    """Return every form in which a word of the texts may be in a vocabulary.
 
     Args:
         corpus: The texts.
         extra: More texts, such as the names of labels.
-        max_words: The words read of each text.
+        max_words: Number of words read of each text.
     """
     found = {word for text in extra for word in text.split()}
     for texts in corpus.iter_texts():
@@ -164,9 +164,9 @@ def train_word_vectors(
 
     Args:
         corpus: The texts.
-        dimensions: The width of the vectors.
-        max_words: The words read of each text.
-        seed: Of everything random.
+        dimensions: Width of the vectors.
+        max_words: Number of words read of each text.
+        seed: Random seed.
         progress: Called with the passes over the texts that are done, and their number.
 
     Raises:
@@ -196,7 +196,7 @@ def train_word_vectors(
 
 
 class _Sentences:
-    """The words of each text; can be gone through more than once."""
+    """The words of each text; can be iterated over more than once."""
 
     def __init__(self, corpus: Corpus, max_words: int) -> None:
         self._corpus, self._max_words = corpus, max_words
@@ -208,7 +208,7 @@ class _Sentences:
 
 
 def _passes(progress: Progress) -> Any:
-    """A callback of gensim that counts the passes over the texts."""
+    """Return a gensim callback that counts the passes over the texts."""
     from gensim.models.callbacks import CallbackAny2Vec
 
     class Passes(CallbackAny2Vec):  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""What labels are about, in a few words: their names, or the words that mark their texts.
+"""Short descriptions of labels: their names, or the most characteristic words of their texts.
 
 A label without a name is described by the words of its training texts with the highest TF-IDF. A
-bounded number of texts is read for each such label, so that millions of texts do no harm.
+bounded number of texts is read for each such label, so that the cost does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def describe_labels(
     words: int,
     text_words: int,
 ) -> list[str]:
-    """The description of each label.
+    """Return the description of each label.
 
     Args:
-        entries: Labels: those of the label space in its order, then any others.
+        entries: The labels of the label space in its order, then any others.
         train: The training texts.
         labels: The label space.
-        words: The most words of a description.
-        text_words: The words read of each training text.
+        words: Maximum number of words of a description.
+        text_words: Number of words read of each training text.
     """
     nameless = [p for p, entry in enumerate(entries[: len(labels)]) if not _text(entry)]
     found = _marking_words(train, labels, nameless, words=words, text_words=text_words)
@@ -49,7 +49,7 @@ def describe_labels(
 
 
 def _text(entry: LabelEntry) -> str:
-    """Name and description; nothing where the name only repeats the id."""
+    """Return name and description; an empty string if the name only repeats the id."""
     name = "" if entry.name == entry.id else entry.name
     return f"{name} {entry.description}".strip()
 
@@ -57,7 +57,7 @@ def _text(entry: LabelEntry) -> str:
 def _marking_words(
     train: Corpus, labels: LabelSpace, places: Sequence[int], *, words: int, text_words: int
 ) -> dict[int, str]:
-    """For labels at some places the words that set their texts apart, best first."""
+    """Return the most characteristic words of the texts of the labels at some places."""
     if not places:
         return {}
     by_label = labels.encode(train)[:, places].tocsc()

@@ -1,9 +1,9 @@
-"""The labels a teacher can name: those of the label space, and the labels right above them.
+"""The labels a teacher can suggest: those of the label space, and the labels right above them.
 
-- Parents come from the label table, also those that no training text has; a label without a parent
-  stays as it is, and one that is its own parent has none.
-- Only direct parents are taken, so circles in the hierarchy do no harm; they are reported, as are
-  parents that the table does not have, which are left out.
+- Parents come from the label table, with or without training texts; a label that is its own parent
+  has none.
+- Only direct parents are added, so cycles in the hierarchy have no effect; they are logged. Parents
+  that the table does not have are skipped and logged.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class KnownLabels:
-    """Labels, what they are about, and which stand right above which.
+    """Labels, their descriptions and their parents.
 
     Args:
         ids: The labels of the label space in its order, then parents outside it.
         descriptions: A few words about each.
-        parents: For each the places of those right above it.
+        parents: For each label, the places of those right above it.
     """
 
     ids: list[str]
@@ -56,15 +56,15 @@ class KnownLabels:
         words: int,
         text_words: int,
     ) -> KnownLabels:
-        """The labels of a label space and those above them.
+        """Collect the labels of a label space and those above them.
 
         Args:
-            train: The training texts, which describe labels without a name.
+            train: The training texts, whose words describe labels without a name.
             labels: The label space.
             table: Names and parents of labels.
-            parents: Whether to add those above.
-            words: The most words of a description.
-            text_words: The words read of each training text.
+            parents: Whether to add the labels above.
+            words: Maximum number of words of a description.
+            text_words: Number of words read of each training text.
         """
         entries = [
             LabelEntry(*fields)
@@ -77,7 +77,7 @@ class KnownLabels:
         for parent in (parent for found in above for parent in found):
             if parent not in places and table is not None:
                 entry = table.get(parent)
-                assert entry is not None, "unknown parents were left out"
+                assert entry is not None, "unknown parents were skipped"
                 places[parent] = len(entries)
                 entries.append(entry)
         described = describe_labels(entries, train, labels, words=words, text_words=text_words)
@@ -89,7 +89,7 @@ class KnownLabels:
         return len(self.ids)
 
     def parent_matrix(self) -> Any:
-        """The labels right above each label: a CSR matrix of ones (labels, labels), or None."""
+        """Return the parents of each label: a CSR matrix of ones (labels, labels), or None."""
         from scipy.sparse import csr_matrix
 
         offsets = np.cumsum([0, *map(len, self.parents)])
@@ -113,7 +113,7 @@ class KnownLabels:
 
 
 def _parents(entries: list[LabelEntry], table: LabelTable | None) -> list[tuple[str, ...]]:
-    """The labels right above each that have a name or are labels themselves."""
+    """Return the parents of each label that are in the table or are labels themselves."""
     known = {entry.id for entry in entries}
     given = [(table.get(entry.id) if table else None) or entry for entry in entries]
     unknown: list[tuple[str, str]] = []
@@ -136,19 +136,18 @@ def _report(
     if unknown:
         label, parent = unknown[0]
         logger.warning(
-            "parents that the label table does not have are left out: %d, such as %r, the parent "
+            "parents that the label table does not have are skipped: %d, such as %r, the parent "
             "of %r; add a row for each to the table to use them",
             len(unknown),
             parent,
             label,
         )
-    cycles = find_cycles(
-        parents if table is None else dict(zip(table.ids, table.parents, strict=True))
-    )
+    given = parents if table is None else dict(zip(table.ids, table.parents, strict=True))
+    cycles = find_cycles(given)
     if cycles:
         first = cycles[0]
         logger.warning(
-            "circles in the parents of the label table: %d, such as %s; only direct parents are "
+            "cycles in the parents of the label table: %d, such as %s; only direct parents are "
             "used, so scopes are not affected",
             len(cycles),
             " → ".join([*first, first[0]]),

@@ -1,10 +1,9 @@
-"""Finding the nearest vectors of one vector without reading all of every vector.
+"""An exact nearest-neighbour search for single queries that reads most vectors only in part.
 
-A search for a single text waits for the vectors to come from memory. Their first principal
-components, a quarter of the numbers, hold most of each: the dot product of two vectors is at most
-that of their components plus the product of the lengths of what the components leave of both
-(Cauchy and Schwarz). Only vectors whose bound reaches the k-th best are read in full, so nothing is
-missed.
+The search for a single text is limited by memory bandwidth. The first principal components, a
+quarter of the numbers, hold most of each vector: the dot product of two vectors is at most that of
+their components plus the product of the lengths of their remainders (Cauchy and Schwarz). Only
+vectors whose bound reaches the k-th best score are read in full, so the result is exact.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from numpy.typing import NDArray
 
 __all__ = ["PrunedSearch"]
 
-COMPONENTS_SHARE = 4  # one component for so many dimensions
-SAMPLE = 10_000  # vectors the components are found from
-FIRST_LOOK = 64  # vectors read in full to learn what the k-th best reaches
+COMPONENTS_SHARE = 4  # dimensions per component
+SAMPLE = 10_000  # vectors the components are computed from
+FIRST_LOOK = 64  # vectors read in full for a first estimate of the k-th best score
 
 
 class PrunedSearch:
@@ -47,13 +46,13 @@ class PrunedSearch:
     def candidates(
         self, query: NDArray[np.float32], k: int, *, exclude: int, slack: float
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Every row that may be as near as the k-th nearest, in order, and its dot product.
+        """Return every row that may be as near as the k-th nearest, in order, and its dot product.
 
         Args:
-            query: (D,) of length 1; nothing is found for a zero one.
-            k: At most a quarter of the number of vectors.
-            exclude: A row that is not to be found; -1 for none.
-            slack: How much less near a row may be, for the sake of rounding.
+            query: (D,) of length 1; a zero query has no candidates.
+            k: Number of neighbours, at most a quarter of the number of vectors.
+            exclude: A row to exclude; -1 for none.
+            slack: Tolerance for rounding.
         """
         if not query.any():
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
@@ -70,17 +69,17 @@ class PrunedSearch:
 
 
 def _products(rows: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The dot product of each row with a vector, in one thread.
+    """Return the dot product of each row with a vector, in one thread.
 
-    Threads gain nothing here, where memory is the limit, and on a busy machine they wait for one
-    another many times longer than the product takes.
+    Memory bandwidth is the limit here, so threads gain nothing, and on a busy machine waiting for
+    them takes many times longer than the product.
     """
     return np.asarray(np.einsum("nd,d->n", rows, vector), dtype=np.float32)
 
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """For decompositions of small matrices, whose threads do little but wait for one another."""
+    """Use one thread, for decompositions of small matrices, where more of them only wait."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

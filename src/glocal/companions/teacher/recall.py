@@ -1,7 +1,7 @@
-"""How many of the right labels a teacher's scopes hold, by number of neighbours.
+"""Recall of a teacher's scopes, by number of neighbours.
 
-Gold labels that the model does not know count as missed. Recall is that of all gold labels together
-and of those in each band of training frequency; the labels added above others count as suggested.
+Gold labels outside the label space count as missed. Recall is computed over all gold labels and
+over those of each frequency band; parents that were added count as suggested.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ BATCH_TEXTS = 1024
 
 @dataclass(frozen=True)
 class ScopeRecall:
-    """What scopes of k neighbours hold.
+    """The recall of scopes of k neighbours.
 
     Args:
-        k: The number of neighbours.
-        recall: The share of the gold labels inside the scopes, 0 to 1.
-        bands: The same of the gold labels of each band of training frequency.
-        labels: The mean number of labels in a scope.
-        cut: The share of the scopes that are full, and may have lost labels.
+        k: Number of neighbours.
+        recall: Share of the gold labels inside the scopes, 0 to 1.
+        bands: Recall of the gold labels of each frequency band.
+        labels: Mean number of labels in a scope.
+        cut: Share of the scopes that are full and may have lost labels.
     """
 
     k: int
@@ -46,7 +46,7 @@ class ScopeRecall:
     cut: float
 
     def to_dict(self) -> dict[str, Any]:
-        """A plain mapping, for JSON."""
+        """Return a plain mapping for JSON."""
         return asdict(self)
 
 
@@ -59,14 +59,14 @@ def scope_recall(
     bands: Bands | None = None,
     progress: Progress | None = None,
 ) -> list[ScopeRecall]:
-    """Measure the recall of scopes of several sizes of neighbourhood, with one search.
+    """Measure the recall of scopes for several numbers of neighbours, with one search.
 
     Args:
         teacher: The teacher.
         corpus: Texts with gold labels.
         labels: The teacher's label space.
-        ks: The numbers of neighbours.
-        bands: Ranges of training frequency.
+        ks: Numbers of neighbours.
+        bands: Frequency bands.
         progress: Called with the texts done and their number.
 
     Raises:
@@ -106,12 +106,12 @@ def scope_recall(
 def _hits(
     gold: Any, scopes: Scopes, band_of: NDArray[np.int64], *, n_bands: int
 ) -> NDArray[np.int64]:
-    """The number of gold labels inside the scopes, by band; those in no band first."""
+    """Return the number of gold labels inside the scopes by band; first those in no band."""
     texts, ranks = np.nonzero(scopes.labels >= 0)
     width = max(gold.shape[1], int(scopes.labels.max(initial=0)) + 1)
     suggested = np.unique(texts * width + scopes.labels[texts, ranks])
     owners = np.repeat(np.arange(gold.shape[0]), np.diff(gold.indptr))
-    # Columns past the label space are unseen gold in one and parents outside it in the other.
+    # Columns past the label space are unseen gold in `gold` and parents in the scopes.
     known = band_of[gold.indices] >= 0
     found = np.isin(owners[known] * width + gold.indices[known], suggested, assume_unique=True)
     return np.bincount(band_of[gold.indices[known]][found] + 1, minlength=n_bands + 1)

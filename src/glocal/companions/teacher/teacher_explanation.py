@@ -1,4 +1,4 @@
-"""What a teacher found for one text, and why: neighbours, votes, parents."""
+"""The explanation of a teacher's suggestions for one text: neighbours, votes, parents."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Neighbour:
     """A similar training text.
 
     Args:
-        id: Its id; of several equal texts, the first one's.
-        similarity: The cosine, above 0.
-        labels: Its labels that the model knows.
+        id: Its id; that of the first of several equal texts.
+        similarity: Cosine similarity, above 0.
+        labels: Its labels in the label space.
     """
 
     id: str
@@ -28,10 +28,10 @@ class Vote:
     """A label that neighbours have.
 
     Args:
-        label: Its id.
-        description: What it is about.
-        weight: The share of the neighbours' similarities that voted for it.
-        neighbours: The ids of those that have it, nearest first.
+        label: Id of the label.
+        description: A few words about it.
+        weight: Share of the neighbours' similarities that voted for it.
+        neighbours: Ids of the neighbours that have it, nearest first.
     """
 
     label: str
@@ -42,12 +42,12 @@ class Vote:
 
 @dataclass(frozen=True)
 class AddedParent:
-    """A label that no neighbour has, above some that they have.
+    """A label above some that neighbours have, which none of them has itself.
 
     Args:
-        label: Its id.
-        description: What it is about.
-        children: The labels voted for that it stands right above.
+        label: Id of the label.
+        description: A few words about it.
+        children: The labels voted for that are right below it.
     """
 
     label: str
@@ -57,12 +57,12 @@ class AddedParent:
 
 @dataclass(frozen=True)
 class TeacherExplanation:
-    """A text's scope and where it comes from.
+    """A text's scope and its origin.
 
     Args:
-        neighbours: The similar training texts, nearest first.
-        votes: The labels they vote for, best first.
-        parents: The labels added above them.
+        neighbours: Similar training texts, nearest first.
+        votes: Labels they vote for, best first.
+        parents: Labels added above these.
     """
 
     neighbours: tuple[Neighbour, ...]
@@ -70,5 +70,5 @@ class TeacherExplanation:
     parents: tuple[AddedParent, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Nested mappings and lists, for JSON."""
+        """Return nested mappings and lists for JSON."""
         return asdict(self)

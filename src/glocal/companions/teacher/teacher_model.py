@@ -124,7 +124,7 @@ class Teacher(Companion):
 
     @property
     def label_ids(self) -> list[str]:
-        """The labels of the label space in its order, then parents outside it."""
+        """Ids of the labels of the label space in its order, then of parents outside it."""
         return self.known.ids
 
     @property
@@ -133,7 +133,7 @@ class Teacher(Companion):
         return self.known.descriptions
 
     def fingerprint(self) -> str:
-        """Return a name that changes whenever the scope of some text may."""
+        """Identify the teacher: changes whenever the scope of some text may."""
         return self._fingerprint
 
     @cached_property
@@ -234,7 +234,7 @@ class Teacher(Companion):
             k: Neighbours per text.
 
         Returns:
-            (n, k) rows of the index, nearest first, -1 where there are fewer; (n, k) similarities.
+            (n, k) rows of the index, nearest first, -1 for none; (n, k) similarities.
         """
         own = self.texts.find(texts)
         return self.index.search(self.index.queries(texts, own, self.vectors), k, exclude=own)

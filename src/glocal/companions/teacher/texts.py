@@ -1,4 +1,4 @@
-"""The training texts a teacher can find: each distinct one once, known by a hash of its content."""
+"""The training texts a teacher can find: distinct texts, identified by a hash of their content."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class IndexedTexts:
     """Distinct texts and their labels.
 
     Args:
-        ids: The id of each text, of equal ones the first.
+        ids: Id of each text; that of the first of several equal texts.
         keys: (N,) hashes of the contents.
-        labels: CSR (N, L) of ones, the labels that any of its copies has.
+        labels: CSR (N, L) of ones, the labels of all copies of each text.
     """
 
     ids: list[str]
@@ -40,19 +40,19 @@ class IndexedTexts:
     def of_corpus(
         cls, train: Corpus, labels: LabelSpace, *, n_labels: int
     ) -> tuple[IndexedTexts, NDArray[np.int64]]:
-        """The distinct texts of a corpus in their order, and where each first occurs.
+        """Return the distinct texts of a corpus in order, and the position of each.
 
         Args:
             train: The texts.
-            labels: The label space; other labels are left out.
-            n_labels: The columns of the label matrix, at least as many as the space has labels.
+            labels: The label space; other labels are skipped.
+            n_labels: Number of columns of the label matrix, at least that of the label space.
         """
         from scipy.sparse import csr_matrix
 
         keys = text_keys(train, near=False)
         _, first, group = np.unique(keys, return_index=True, return_inverse=True)
         order = np.argsort(first)
-        rank = np.argsort(order)  # from places in the order of keys to places in that of texts
+        rank = np.argsort(order)  # from places in the order of keys to places in the order of texts
         first, group = first[order], rank[group]
         ones = np.ones(len(keys), dtype=np.float32)
         copies = csr_matrix((ones, (group, np.arange(len(keys)))), shape=(len(first), len(keys)))
@@ -64,7 +64,7 @@ class IndexedTexts:
         return cls([ids[row] for row in first], keys[first], matrix), first
 
     def find(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Where each text is among these; -1 where it is not."""
+        """Return the position of each text; -1 for texts that are not among these."""
         keys = np.frombuffer(b"".join(map(exact_key, texts)), dtype=KEY)
         ordered, order = self._ordered
         places = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)

@@ -1,13 +1,13 @@
-"""The nearest training texts of a text by cosine.
+"""Nearest training texts by cosine similarity of their vectors.
 
-- `exact` compares with every text: a matrix product in blocks, or for a few texts at a time the
-  bounds of `pruning.py`. `ivf` and `hnsw` are faiss's approximate searches, over vectors of one
-  byte a dimension, for millions of texts.
-- Either way the search only proposes: similarities are computed again for what it proposes, in
-  double precision. The order of neighbours therefore does not depend on how many texts are asked
-  for at a time, nor on the machine; equal similarities are ordered by position.
-- Vectors are centred if asked, and of length 1; a text without a vector is nobody's neighbour, and
-  neither is one that points the other way (similarity 0 or less).
+- `exact` compares with every text: by matrix products in blocks, or for a few queries with the
+  bounds of `pruning.py`. `ivf` and `hnsw` are faiss's approximate searches for millions of texts,
+  over vectors of one byte per dimension.
+- Each search only proposes candidates, whose similarities are computed again in double precision.
+  The order of neighbours therefore depends neither on the number of queries nor on the machine;
+  ties are broken by position.
+- Vectors have length 1 and are centred if asked. A text without a vector is never a neighbour, nor
+  is one with a similarity of 0 or less.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["SimilarityIndex"]
 
 BLOCK_ELEMENTS = 1 << 24  # similarities held at a time
 MOST_QUERIES = 1024
-SPARE = 8  # neighbours proposed beyond those asked for, among which ties are settled
-MOST_TIED = 64  # neighbours equally near that are looked at, in order of position
+SPARE = 8  # candidates beyond k, among which ties are broken
+MOST_TIED = 64  # tied neighbours that are considered, in order of position
 SETTLED_ELEMENTS = 1 << 23  # numbers of neighbours' vectors held at a time
-ROUNDING = 1e-5  # more than single precision can be wrong about a cosine
-FEW_QUERIES, MANY_TEXTS = 8, 5_000  # one at a time is faster for so few among so many
+ROUNDING = 1e-5  # above the rounding error of a cosine in single precision
+FEW_QUERIES, MANY_TEXTS = 8, 5_000  # up to so many queries among that many texts, one at a time
 TRAINING_TEXTS_PER_LIST = 40
 INDEX_FILE, VECTORS_FILE, CENTRE_FILE = "index.faiss", "vectors.npy", "centre.npy"
 
@@ -47,10 +47,10 @@ class SimilarityIndex:
 
     Args:
         vectors: (N, D) of length 1, or zero.
-        centre: (D,) what is subtracted from a vector of length 1 before it is compared.
+        centre: (D,) subtracted from vectors of length 1 before they are compared.
         kind: `exact`, `ivf` or `hnsw`.
-        effort: Lists (ivf) or candidates (hnsw) an approximate search looks at.
-        approximate: The faiss index, where there is one already.
+        effort: Lists (ivf) or candidates (hnsw) that an approximate search visits.
+        approximate: The faiss index, if it is already built.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class SimilarityIndex:
         """Build an index.
 
         Args:
-            embedded: (N, D) the vectors of the training texts, of any length.
+            embedded: (N, D) vectors of the training texts, of any length.
             centred: Whether their mean is subtracted before comparing.
             kind: `exact`, `ivf` or `hnsw`.
-            effort: Lists (ivf) or candidates (hnsw) an approximate search looks at.
+            effort: Lists (ivf) or candidates (hnsw) that an approximate search visits.
         """
         unit = _unit(embedded)
         known = np.any(unit, axis=1)
@@ -95,12 +95,12 @@ class SimilarityIndex:
     def queries(
         self, texts: Sequence[str], own: Rows, vectors: StaticVectors
     ) -> NDArray[np.float32]:
-        """Texts as this index compares them, (n, D).
+        """Return texts as vectors that this index compares, (n, D).
 
         Args:
             texts: The texts.
-            own: Where each is among the training texts; -1 for a new one.
-            vectors: Gives the vectors of new ones.
+            own: Position of each among the training texts; -1 for a new text.
+            vectors: Word vectors, for new texts.
         """
         found = np.empty((len(texts), self.vectors.shape[1]), dtype=np.float32)
         (known,), (new,) = np.nonzero(own >= 0), np.nonzero(own < 0)
@@ -110,18 +110,18 @@ class SimilarityIndex:
         return found
 
     def prepare(self, embedded: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Vectors of texts as this index compares them: of length 1, centred."""
+        """Scale vectors of texts to length 1 and centre them."""
         return _shifted(_unit(embedded), self.centre)
 
     def search(
         self, queries: NDArray[np.float32], k: int, *, exclude: Rows | None = None
     ) -> tuple[Rows, Similarities]:
-        """The nearest training texts of each text.
+        """Return the nearest training texts of each text.
 
         Args:
             queries: (n, D) as `prepare` gives them.
-            k: How many are asked for.
-            exclude: For each text the row that is not to be found; -1 for none.
+            k: Neighbours per text.
+            exclude: For each text, the row to exclude; -1 for none.
 
         Returns:
             (n, k) rows, nearest first, -1 where there are fewer; (n, k) similarities, 0 there.
@@ -132,7 +132,7 @@ class SimilarityIndex:
         size = max(1, min(MOST_QUERIES, len(queries), BLOCK_ELEMENTS // max(1, len(self))))
         propose: Callable[[NDArray[np.float32], int, Rows], Rows] = self._propose_approximate
         if self._approximate is None:
-            # One place for the similarities of every block: fresh memory costs a fifth of the time.
+            # One buffer for the similarities of every block: new memory costs a fifth of the time.
             scratch = np.empty((size, len(self)), dtype=np.float32)
             propose = partial(self._propose_exact, scratch=scratch)
         for start in range(0, len(queries), size):
@@ -175,14 +175,14 @@ class SimilarityIndex:
         proposed: Rows = rows.numpy()
         if width == len(self):
             return np.where(best.numpy() == -np.inf, -1, proposed)
-        # Where even the last one proposed ties with the k-th, more may do so, and come before it.
+        # If the last candidate ties with the k-th, so may others that come before it.
         tied = (best[:, k - 1] - best[:, -1] <= ROUNDING) & (best[:, -1] > 0)
         positions = np.flatnonzero(tied.numpy())
         everything = np.arange(len(self))
         return _widen(proposed, positions, [_nearest(everything, scratch[p], k) for p in positions])
 
     def _propose_approximate(self, queries: NDArray[np.float32], k: int, exclude: Rows) -> Rows:
-        # Bytes rank less finely than numbers; four times as many hold the right ones.
+        # Ranking by bytes is coarse; four times as many candidates contain the right ones.
         width = min(4 * k + SPARE, len(self))
         _, rows = self._approximate.search(np.ascontiguousarray(queries), width)
         return np.where(rows == exclude[:, None], -1, rows)
@@ -190,7 +190,7 @@ class SimilarityIndex:
     def _settle(
         self, queries: NDArray[np.float32], proposed: Rows, k: int
     ) -> tuple[Rows, Similarities]:
-        """The k nearest among those proposed, by similarities in double precision."""
+        """Return the k nearest candidates, by similarities in double precision."""
         exact = np.empty(proposed.shape)
         step = max(1, SETTLED_ELEMENTS // max(1, proposed.shape[1] * queries.shape[1]))
         for start in range(0, len(queries), step):
@@ -205,7 +205,7 @@ class SimilarityIndex:
         return np.where(scores > 0, rows, -1), np.maximum(scores, 0)
 
     def save(self, folder: Path) -> None:
-        """Write the vectors, the centre and the faiss index if there is one."""
+        """Write the vectors, the centre and the faiss index, if any."""
         np.save(folder / VECTORS_FILE, self.vectors, allow_pickle=False)
         np.save(folder / CENTRE_FILE, self.centre, allow_pickle=False)
         if self._approximate is not None:
@@ -213,13 +213,13 @@ class SimilarityIndex:
 
     @classmethod
     def load(cls, folder: Path, *, kind: str, effort: int) -> SimilarityIndex:
-        """Map what `save` wrote.
+        """Read an index written by `save`; its vectors are memory-mapped.
 
         Raises:
             ModelError: A file is missing or damaged.
         """
         try:
-            # Copy on write: nothing is written, but torch refuses to share what cannot be.
+            # Copy on write: nothing is written, but torch refuses to share read-only memory.
             vectors = np.load(folder / VECTORS_FILE, mmap_mode="c", allow_pickle=False)
             centre = np.load(folder / CENTRE_FILE, allow_pickle=False)
             approximate = None
@@ -232,24 +232,24 @@ class SimilarityIndex:
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Vectors of length 1; those without a length stay zero."""
+    """Return vectors of length 1; zero vectors stay zero."""
     lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 def _shifted(unit: NDArray[np.float32], centre: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Vectors of length 1 seen from the centre; zero ones stay zero."""
+    """Return centred vectors of length 1; zero vectors stay zero."""
     known = np.any(unit, axis=1, keepdims=True)
     return _unit(np.where(known, unit - centre, 0)) if centre.any() else unit
 
 
 def _nearest(rows: Rows, scores: Similarities, k: int) -> Rows:
-    """The rows above the k-th best, and of those that tie with it the first ones.
+    """Return the rows above the k-th best, and the first of those that tie with it.
 
     Args:
-        rows: In ascending order.
-        scores: Their similarities, which may be a little off.
-        k: How many are asked for; there are none where there are fewer rows.
+        rows: Rows in ascending order.
+        scores: Their approximate similarities.
+        k: Number of neighbours; with fewer rows the result is empty.
     """
     if len(rows) < k:
         return rows[:0]
@@ -260,7 +260,7 @@ def _nearest(rows: Rows, scores: Similarities, k: int) -> Rows:
 
 
 def _widen(proposed: Rows, positions: Rows, rows: Sequence[Rows]) -> Rows:
-    """The proposals with those at some positions replaced by longer ones."""
+    """Return the candidates with those at some positions replaced by longer lists."""
     width = max([proposed.shape[1], *map(len, rows)])
     wide = np.full((len(proposed), width), -1, dtype=np.int64)
     wide[:, : proposed.shape[1]] = proposed
@@ -275,7 +275,7 @@ def _faiss() -> Any:
 
 
 def _build(vectors: NDArray[np.float32], kind: str) -> Any:
-    """A faiss index over the vectors, one byte a dimension."""
+    """Build a faiss index over the vectors, with one byte per dimension."""
     faiss = _faiss()
     n_lists = max(1, min(int(4 * len(vectors) ** 0.5), len(vectors) // TRAINING_TEXTS_PER_LIST))
     layout = f"IVF{n_lists},SQ8" if kind == "ivf" else "HNSW32_SQ8"

@@ -1,9 +1,9 @@
-"""From the neighbours of texts to the labels of their scopes.
+"""Scopes: the labels that the neighbours of a text vote for.
 
 A neighbour's vote is its share of the neighbours' similarities (raised to a power, so that the
-nearest count more), and goes to each of its labels; a label's weight is the sum of its votes, 1 if
-every neighbour has it. The labels right above those voted for follow, with weight 0 unless voted
-for themselves, by the votes of the labels below them.
+nearest count more) and goes to each of its labels. A label's weight is the sum of its votes: 1 if
+every neighbour has it. The parents of labels voted for are ranked below them, by the votes of their
+children, with weight 0 unless they have votes themselves.
 Everything is sparse: no matrix of texts by labels is dense.
 """
 
@@ -23,10 +23,9 @@ class Scopes:
     """The labels a teacher suggests for each of n texts.
 
     Args:
-        labels: (n, S) int32, places in the teacher's `label_ids`, best first; -1 where there are
-            fewer.
-        weights: (n, S) float32, the vote for each; 0 for a label that is only there because one
-            below it was voted for, and where there is no label.
+        labels: (n, S) int32, places in the teacher's `label_ids`, best first; -1 for none.
+        weights: (n, S) float32, the vote for each; 0 for a parent without votes of its own, and
+            where there is no label.
     """
 
     labels: NDArray[np.int32]
@@ -43,13 +42,13 @@ def vote(
     *,
     sharpness: float = 1.0,
 ) -> Any:
-    """The votes for the labels of each text.
+    """Return the votes for the labels of each text.
 
     Args:
-        rows: (n, k) neighbours, -1 where there are fewer.
+        rows: (n, k) neighbours, -1 for none.
         similarities: (n, k) above 0 for each neighbour.
         label_matrix: CSR (N, L) of ones, the labels of the texts in the index.
-        sharpness: The power of a similarity that counts.
+        sharpness: Exponent of the similarities.
 
     Returns:
         A float64 CSR matrix (n, L).
@@ -74,19 +73,19 @@ def scopes_from_neighbours(
     size: int,
     sharpness: float = 1.0,
 ) -> Scopes:
-    """The scope of each text.
+    """Return the scope of each text.
 
     Args:
-        rows: (n, k) neighbours, -1 where there are fewer.
+        rows: (n, k) neighbours, -1 for none.
         similarities: (n, k) above 0 for each neighbour.
         label_matrix: CSR (N, L) of ones, the labels of the texts in the index.
-        parent_matrix: CSR (L, L) of ones, the labels right above each label; None to add none.
-        size: The most labels in a scope.
-        sharpness: The power of a similarity that counts as a vote.
+        parent_matrix: CSR (L, L) of ones, the parents of each label; None to add no parents.
+        size: Maximum number of labels in a scope.
+        sharpness: Exponent of the similarities.
     """
     votes = vote(rows, similarities, label_matrix, sharpness=sharpness).tocoo()
     texts, places, weights = votes.row, votes.col, votes.data
-    support = np.full(len(weights), np.inf)  # a vote of its own goes before any support
+    support = np.full(len(weights), np.inf)  # its own votes rank before any support
     if parent_matrix is not None:
         above = (votes.tocsr() @ parent_matrix).tocoo()
         texts, places = np.append(texts, above.row), np.append(places, above.col)
@@ -104,10 +103,10 @@ def _ranked(
     n_texts: int,
     size: int,
 ) -> Scopes:
-    """Labels by weight, then by support, then by place; each once."""
+    """Rank labels by weight, then by support, then by place; each once."""
     order = np.lexsort((places, -support, -weights, texts))
     texts, places, weights = texts[order], places[order], weights[order]
-    # A label that was voted for and is above another one stands twice; its vote comes first.
+    # A label with votes that is also a parent occurs twice; its votes come first.
     _, first = np.unique(np.stack([texts, places]), axis=1, return_index=True)
     kept = np.sort(first)
     texts, places, weights = texts[kept], places[kept], weights[kept]

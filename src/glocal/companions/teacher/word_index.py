@@ -1,10 +1,10 @@
-"""The nearest training texts of a text by the words they share.
+"""Nearest training texts by the words they share.
 
-- A text is its heaviest words, each weighed by damped count and rarity, at length 1; the similarity
-  of two texts is the cosine. Words that most texts have are light and so left out, which keeps the
-  lists of texts for each word short: 45,000 texts are compared with one another in seconds.
-- Similarities do not depend on how many texts are asked for at a time; equal ones are ordered by
-  position. Texts without a word in common, or without a known word, are nobody's neighbours.
+- A text is represented by its heaviest words, weighted by damped count and rarity, at length 1; the
+  similarity of two texts is the cosine. Words of most texts are light and therefore dropped, which
+  keeps the lists of texts per word short: 45,000 texts are compared with one another in seconds.
+- Similarities do not depend on the number of queries; ties are broken by position. Texts without a
+  common word, or without a known word, are not neighbours.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WordIndex:
 
     Args:
         words: CSR (N, V) of length 1, or empty rows.
-        heaviest: How many words of a text are kept.
+        heaviest: Number of words kept of a text.
     """
 
     def __init__(self, words: Any, *, heaviest: int) -> None:
@@ -55,9 +55,9 @@ class WordIndex:
 
         Args:
             batches: The training texts.
-            vectors: Weighs the words of texts.
-            heaviest: How many words of a text are kept.
-            progress: Called with the texts done.
+            vectors: Word vectors, whose weights are used.
+            heaviest: Number of words kept of a text.
+            progress: Called with the number of texts done.
         """
         from scipy.sparse import vstack
 
@@ -72,16 +72,16 @@ class WordIndex:
         return int(self.words.shape[0])
 
     def keep(self, rows: Rows) -> WordIndex:
-        """An index of some of its texts."""
+        """Return an index of some of the texts."""
         return WordIndex(self.words[rows], heaviest=self.heaviest)
 
     def queries(self, texts: Sequence[str], own: Rows, vectors: StaticVectors) -> Any:
-        """Texts as this index compares them, (n, V).
+        """Return texts as vectors that this index compares, (n, V).
 
         Args:
             texts: The texts.
-            own: Where each is among the training texts; -1 for a new one.
-            vectors: Weighs the words of new ones.
+            own: Position of each among the training texts; -1 for a new text.
+            vectors: Word vectors, whose weights are used for new texts.
         """
         from scipy.sparse import vstack
 
@@ -95,12 +95,12 @@ class WordIndex:
     def search(
         self, queries: Any, k: int, *, exclude: Rows | None = None
     ) -> tuple[Rows, Similarities]:
-        """The nearest training texts of each text.
+        """Return the nearest training texts of each text.
 
         Args:
-            queries: (n, V) as `queries` gives them.
-            k: How many are asked for.
-            exclude: For each text the row that is not to be found; -1 for none.
+            queries: (n, V) as returned by `queries`.
+            k: Neighbours per text.
+            exclude: For each text, the row to exclude; -1 for none.
 
         Returns:
             (n, k) rows, nearest first, -1 where there are fewer; (n, k) similarities, 0 there.
@@ -131,7 +131,7 @@ class WordIndex:
 
     @cached_property
     def _texts_of_words(self) -> Any:
-        """(V, N): the texts each word is among the heaviest of."""
+        """(V, N): the texts that each word is one of the heaviest of."""
         return self.words.T.tocsr()
 
     def save(self, folder: Path) -> None:
@@ -141,12 +141,12 @@ class WordIndex:
 
     @classmethod
     def load(cls, folder: Path, *, n_words: int, heaviest: int) -> WordIndex:
-        """Read what `save` wrote.
+        """Read an index written by `save`.
 
         Args:
-            folder: Where it is.
-            n_words: The columns of the matrix.
-            heaviest: How many words of a text are kept.
+            folder: The teacher's folder.
+            n_words: Number of columns of the matrix.
+            heaviest: Number of words kept of a text.
 
         Raises:
             ModelError: A file is missing or damaged.
@@ -166,7 +166,7 @@ class WordIndex:
 
 
 def _heaviest(weighed: Any, count: int) -> Any:
-    """The heaviest words of each row, of equal ones the first, at length 1."""
+    """Return the heaviest words of each row at length 1; ties are broken by column."""
     from scipy.sparse import csr_matrix
 
     n_rows = weighed.shape[0]
@@ -184,9 +184,9 @@ def _heaviest(weighed: Any, count: int) -> Any:
 def _nearest(
     rows: NDArray[np.int32], scores: Similarities, k: int, exclude: int
 ) -> tuple[NDArray[np.int32], Similarities]:
-    """The k best of a text's products, in order of score, then of position."""
+    """Return the k best of a text's products, ordered by score, then by position."""
     there = (scores > 0) & (rows != exclude)
-    rows, scores = rows[there], np.round(scores[there], 6)  # sums of one order all the same
+    rows, scores = rows[there], np.round(scores[there], 6)  # equal whatever the order of summation
     if len(rows) > k:
         kth = np.partition(scores, len(scores) - k)[len(scores) - k]
         rows, scores = rows[scores >= kth], scores[scores >= kth]
