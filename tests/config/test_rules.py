@@ -211,6 +211,20 @@ def test_candidates_depend_on_labels_and_device():
     assert resolved("me-xml-1", n_labels=4000).candidates.mode == "full"
 
 
+def test_label_precision_depends_on_labels_device_and_loss():
+    large = {"n_labels": 200_000, "device_type": "cuda"}
+
+    def precision(*overrides, **options):
+        return resolved("glocalxml", *overrides, **{**large, **options}).train.label_precision
+
+    assert precision() == "bf16"
+    assert precision(n_labels=199_999) == precision(device_type="cpu") == "fp32"
+    assert precision(processes=2) == precision("train.accumulation=2") == "fp32"
+    assert precision("loss.diversity_weight=0.1") == precision("labels.text=tied") == "fp32"
+    assert precision("train.label_precision=fp32") == "fp32"
+    assert precision("train.label_precision=bf16", n_labels=10, device_type="cpu") == "bf16"
+
+
 def test_what_was_planned_fills_what_is_open():
     recipe = resolved("auto", "train.budget=10m", epochs=4, members=3)
     assert (recipe.experts, recipe.train.budget) == (("D-last", "A-1", "S"), "")
@@ -227,6 +241,7 @@ def test_a_recipe_that_leaves_nothing_open_stays_as_written():
     recipe = resolve(checked, n_labels=10, device_type="cuda")
     expected = recipe_to_mapping(checked.written)
     expected["candidates"]["mode"] = "full"
+    expected["train"]["label_precision"] = "fp32"
     assert recipe_to_mapping(recipe) == expected
 
 

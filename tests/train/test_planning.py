@@ -123,7 +123,7 @@ def test_a_budget_shortens_any_recipe_and_nothing_else_of_it(tmp_path, speed):
     listener = Recorder()
     path = train(asked, tmp_path / "m", listener=listener).path
     recipe = load_model(path).recipe
-    assert recipe.train == replace(asked.train, epochs=1, budget="")
+    assert recipe.train == replace(asked.train, epochs=1, budget="", label_precision="fp32")
     assert any(line.startswith("chosen: 1 epoch, about 50 s") for line in listener.messages)
     assert len(measured) == 1
 

@@ -18,13 +18,14 @@ from glocal.config.durations import parse_duration
 from glocal.config.encoder_facts import EncoderFacts
 from glocal.config.expert_names import OPEN_EXPERTS, SPARSE_EXPERT, TEACHER, expert_kinds
 from glocal.config.recipe_files import load_recipe, recipe_from_mapping
-from glocal.config.rules import recipe_problems
+from glocal.config.rules import bf16_label_problems, recipe_problems
 from glocal.config.settings import NO_ENCODER, Recipe
 from glocal.errors import ConfigError, GlocalError, MissingExtraError, Remedy
 
 __all__ = ["CheckedRecipe", "ResolvedRecipe", "check", "resolve", "resolved_from_mapping"]
 
 SHORTLIST_FROM = 4000  # labels; fewer are scored in full even on a CPU
+BF16_LABELS_FROM = 200_000  # labels; fewer are trained in fp32
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ def resolve(
     *,
     n_labels: int,
     device_type: str,
+    processes: int = 1,
     epochs: int = 0,
     members: int = 0,
     drop_encoder: bool = False,
@@ -126,6 +128,7 @@ def resolve(
         checked: The recipe.
         n_labels: Labels in the label space.
         device_type: `cuda` or `cpu`, where it will be trained.
+        processes: Processes that share a batch.
         epochs: Passes over the texts that were planned; the draft's by default.
         members: Models that were planned; the draft's by default.
         drop_encoder: Whether the plan is to train the sparse expert alone.
@@ -141,6 +144,10 @@ def resolve(
         members=members or recipe.train.members,
         budget="",
     )
+    if train.label_precision == "auto":
+        alone = device_type == "cuda" and processes * train.accumulation == 1
+        rounded = alone and n_labels >= BF16_LABELS_FROM and not [*bf16_label_problems(recipe)]
+        train = replace(train, label_precision="bf16" if rounded else "fp32")
     mode = recipe.candidates.mode
     if mode == "auto":
         mode = "shortlist" if _shortlists(recipe, n_labels, device_type) else "full"

@@ -27,6 +27,7 @@ from glocal.metrics.metric_names import parse_metric_name
 
 __all__ = [
     "DataFacts",
+    "bf16_label_problems",
     "data_problems",
     "member_problems",
     "partition_problems",
@@ -63,7 +64,9 @@ def recipe_problems(recipe: Recipe, facts: EncoderFacts | None) -> list[str]:
         return problems  # the other rules look at the kinds of the experts
     problems += [*_encoder_use(recipe), *_losses(recipe), *_candidates(recipe), *_members(recipe)]
     problems += [*_label_text(recipe), *_reader_and_teacher(recipe), *_clusters(recipe)]
-    problems += [*_long_documents(recipe), *_label_precision(recipe)]
+    problems += _long_documents(recipe)
+    if recipe.train.label_precision == "bf16":
+        problems += bf16_label_problems(recipe)
     if facts is not None:
         problems += [*_encoder_limits(recipe, facts)]
     return problems
@@ -210,9 +213,8 @@ def _losses(recipe: Recipe) -> Iterator[str]:
         yield f"{reason}, which label clusters do not compute in training; set document.head=flat"
 
 
-def _label_precision(recipe: Recipe) -> Iterator[str]:
-    if recipe.train.label_precision != "bf16":
-        return
+def bf16_label_problems(recipe: Recipe) -> Iterator[str]:
+    """Yield why the label matrices of a recipe cannot be updated chunk by chunk."""
     reason = "'train.label_precision' = bf16 needs each label to be scored once a step"
     if recipe.loss.diversity_weight:
         yield f"{reason}; set loss.diversity_weight=0, or train.label_precision=fp32"

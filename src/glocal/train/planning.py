@@ -105,8 +105,13 @@ def decide(
 def _resolved(
     checked: CheckedRecipe, inputs: RunInputs, engine: Engine, **planned: Any
 ) -> ResolvedRecipe:
-    n_labels, device_type = len(inputs.labels), engine.device.type
-    return resolve(checked, n_labels=n_labels, device_type=device_type, **planned)
+    return resolve(
+        checked,
+        n_labels=len(inputs.labels),
+        device_type=engine.device.type,
+        processes=engine.world,
+        **planned,
+    )
 
 
 def _plan(
