@@ -104,7 +104,7 @@ def test_a_disk_full_at_the_end_keeps_the_old_model_and_the_run(tmp_path, monkey
     train(tiny_recipe("glocalxml"), out)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     with monkeypatch.context() as patch:
-        patch.setattr("glocal.storage.tensors.write_tensors", _full)
+        patch.setattr("glocal.storage.weights.write_tensors", _full)
         with pytest.raises(ModelError, match="No space left on device; nothing there was changed"):
             train(recipe, out, overwrite=True)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

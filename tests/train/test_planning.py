@@ -11,9 +11,9 @@ from glocal.errors import ConfigError, Interrupted, MissingExtraError, TrainingE
 from glocal.storage.model_directory import load_model
 from glocal.train.budget import Speed
 from glocal.train.checkpoint import RunFolder
+from glocal.train.context import RunContext
 from glocal.train.engine import Engine
 from glocal.train.gather import gather_inputs
-from glocal.train.listener import TrainListener
 from glocal.train.measure import _line, measure
 from tests.tiny import resolved, tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, train, train_in_processes
@@ -183,11 +183,10 @@ def test_a_wrong_budget_is_refused_before_anything_is_fitted(tmp_path):
 
 def measured_on(corpus, tmp_path, *overrides):
     recipe = resolved(tiny_recipe("balanced", *overrides))
-    engine = Engine("cpu", "fp32")
-    inputs = gather_inputs(recipe, corpus, DEV, None, engine=engine, listener=TrainListener())
-    folder = RunFolder(tmp_path / "m")
-    speed = measure(recipe, inputs, engine, folder)
-    assert not any(folder.path.rglob("*"))  # nothing of the trial stays
+    context = RunContext(Engine("cpu", "fp32"), RunFolder(tmp_path / "m"))
+    inputs = gather_inputs(recipe, corpus, DEV, None, context)
+    speed = measure(recipe, inputs, context)
+    assert not any(context.folder.path.rglob("*"))  # nothing of the trial stays
     return speed
 
 

@@ -39,6 +39,7 @@ class Engine:
             raise ConfigError(f"the device is {device}, but PyTorch sees no GPU; use cpu or auto")
         if device.startswith("cuda:"):
             torch.cuda.set_device(torch.device(device))
+        self.requested = device, precision
         on_cpu = device == "cpu" or not torch.cuda.is_available()
         self.precision = self._choose_precision(precision, on_cpu=on_cpu)
         mixed = {"fp32": "no"}.get(self.precision, self.precision)
@@ -56,6 +57,10 @@ class Engine:
         self.is_main: bool = self.accelerator.is_main_process
         if on_cpu and self.world == 1 and "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(os.cpu_count() or 1)
+
+    def fresh(self) -> Engine:
+        """Return a new engine of the same kind, without state such as fp16's scale."""
+        return Engine(*self.requested)
 
     @staticmethod
     def _choose_precision(precision: str, *, on_cpu: bool) -> str:

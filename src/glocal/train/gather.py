@@ -7,7 +7,6 @@ features they give for every text.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,8 +18,8 @@ from glocal.config.rules import DataFacts, data_problems
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, DataError
 from glocal.progress import Progress, StagedProgress
+from glocal.train.context import RunContext, throttled_progress
 from glocal.train.engine import Engine
-from glocal.train.listener import TrainListener
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import label_texts
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
 
     from glocal.encoders.static import StaticVectors
 
-__all__ = ["RunInputs", "build_label_space", "gather_inputs", "throttled_progress"]
-
-_MESSAGE_SECONDS = 10.0  # between two messages
+__all__ = ["RunInputs", "build_label_space", "gather_inputs"]
 
 
 @dataclass(frozen=True)
@@ -73,9 +70,8 @@ def gather_inputs(
     train: Corpus,
     dev: Corpus | None,
     table: LabelTable | None,
+    context: RunContext,
     *,
-    engine: Engine,
-    listener: TrainListener,
     watch: StagedProgress | None = None,
 ) -> RunInputs:
     """Fit the companions on the raw texts, and compute their features of all texts.
@@ -85,20 +81,22 @@ def gather_inputs(
         train: The training texts.
         dev: Texts to choose weights on.
         table: Names, descriptions and parents of labels.
-        engine: Where the run computes.
-        listener: Receives messages.
+        context: Where the run computes and reports.
         watch: Also receives the progress of the companions' fit.
     """
+    engine, listener = context.engine, context.listener
     labels = build_label_space(recipe, train, table)
     _check_data(recipe, train, dev, labels, processes=engine.world)
     texts = label_texts(labels, table) if recipe.uses_label_text else None
     listener.on_message(f"{len(train):,} texts, {len(labels):,} labels; {engine.describe()}")
-    vectors, companions = _companions(
-        recipe, train, labels, table, engine=engine, listener=listener, watch=watch
-    )
-
+    report = throttled_progress(listener)
+    vectors = word_vectors(recipe, train, table, progress=report("word vectors trained, passes"))
     with _main_process_first(engine):
-        progress = throttled_progress(listener)("texts read by the companions")
+        companions = Companions.fit(
+            FitInputs(recipe, train, labels, table, vectors), progress=_both(report, watch)
+        )
+    with _main_process_first(engine):
+        progress = report("texts read by the companions")
         train_features = companions.training_features(train, progress=progress)
         dev_features = {} if dev is None else companions.features(dev, progress=progress)
     return RunInputs(train, dev, labels, vectors, companions, train_features, dev_features, texts)
@@ -119,22 +117,13 @@ def _check_data(
         )
 
 
-def _companions(
-    recipe: Recipe,
-    train: Corpus,
-    labels: LabelSpace,
-    table: LabelTable | None,
-    *,
-    engine: Engine,
-    listener: TrainListener,
-    watch: StagedProgress | None,
-) -> tuple[StaticVectors | None, Companions]:
-    """Build the word vectors and fit the companions that the recipe uses."""
-    report = throttled_progress(listener)
-    vectors = word_vectors(recipe, train, table, progress=report("word vectors trained, passes"))
+def _both(first: StagedProgress, second: StagedProgress | None) -> StagedProgress:
+    """Return progress callbacks that report to two others."""
+    if second is None:
+        return first
 
-    def both(stage: str) -> Progress:
-        callbacks = [report(stage)] if watch is None else [report(stage), watch(stage)]
+    def stage(name: str) -> Progress:
+        callbacks = first(name), second(name)
 
         def progress(done: int, total: int | None) -> None:
             for callback in callbacks:
@@ -142,9 +131,7 @@ def _companions(
 
         return progress
 
-    inputs = FitInputs(recipe, train, labels, table, vectors)
-    with _main_process_first(engine):
-        return vectors, Companions.fit(inputs, progress=both)
+    return stage
 
 
 @contextlib.contextmanager
@@ -155,19 +142,3 @@ def _main_process_first(engine: Engine) -> Iterator[None]:
     yield
     if engine.is_main:
         engine.wait()
-
-
-def throttled_progress(listener: TrainListener) -> StagedProgress:
-    """Return progress callbacks that send the listener a message every few seconds."""
-    sent = time.monotonic()
-
-    def stage(name: str) -> Progress:
-        def progress(done: int, total: int | None) -> None:
-            nonlocal sent
-            if time.monotonic() - sent >= _MESSAGE_SECONDS:
-                sent = time.monotonic()
-                listener.on_message(f"{name}: {done:,} of {total:,}")
-
-        return progress
-
-    return stage

@@ -21,10 +21,9 @@ from glocal.config import TrainConfig
 from glocal.data.batches import Batch, Collator, epoch_batches, prediction_batches, shard
 from glocal.errors import Interrupted, Remedy, TrainingError
 from glocal.systems.system import System, TrainingPosition
-from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState, random_state
-from glocal.train.engine import Engine
+from glocal.train.checkpoint import START_AGAIN, RunState, random_state
+from glocal.train.context import RunContext
 from glocal.train.graphs import StepGraphs
-from glocal.train.listener import TrainListener
 from glocal.train.optim import schedule_factor, set_rates
 from glocal.train.prefetch import Prefetch
 from glocal.train.row_updates import RowUpdates
@@ -48,11 +47,9 @@ class Loop:
         optimizer: The optimizer of its parameters.
         data: The training documents.
         config: The run's settings.
-        engine: Where the run computes.
-        folder: Holds the state of the run.
+        context: Where the run computes, keeps its state and reports.
         state: The position of the run, new or restored.
         evaluate: Computes scores on dev; None without dev.
-        listener: Receives progress events.
     """
 
     def __init__(
@@ -62,14 +59,13 @@ class Loop:
         data: Collator,
         *,
         config: TrainConfig,
-        engine: Engine,
-        folder: RunFolder,
+        context: RunContext,
         state: RunState,
         evaluate: Callable[[], DevScores] | None,
-        listener: TrainListener,
     ) -> None:
-        self.data, self.config, self.engine = data, config, engine
-        self.folder, self.state, self.evaluate, self.listener = folder, state, evaluate, listener
+        self.data, self.config, self.state, self.evaluate = data, config, state, evaluate
+        self.engine, self.folder, self.listener = context.engine, context.folder, context.listener
+        engine = self.engine
         self.parts = engine.world * config.accumulation
         self.system = system
         self.model, self.optimizer = engine.wrap(system, optimizer)
@@ -78,7 +74,7 @@ class Loop:
         self.steps_per_epoch = len(self._epoch(0))
         self.steps = self.steps_per_epoch * config.epochs
         self.trained = [p for p in system.parameters() if p.requires_grad]
-        self.stop = StopSignals(listener.on_message)
+        self.stop = StopSignals(self.listener.on_message)
         alone = engine.device.type == "cuda" and self.parts == 1
         dtypes = {"fp32": None, "bf16": torch.bfloat16}
         recorded = config.graphs and alone and engine.precision in dtypes and not config.compile

@@ -19,6 +19,7 @@ from glocal.encoders.tokenizer import TextTokenizer
 from glocal.systems.system import System, TrainingPosition
 from glocal.train.budget import Speed
 from glocal.train.checkpoint import RunFolder
+from glocal.train.context import RunContext
 from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs
 from glocal.train.optim import build_optimizer
@@ -33,23 +34,20 @@ _REPEATS = {"cpu": 1, "cuda": 5}
 _LONGEST = 10.0  # seconds for one step
 
 
-def measure(
-    recipe: ResolvedRecipe, inputs: RunInputs, engine: Engine, folder: RunFolder
-) -> Speed | str:
+def measure(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> Speed | str:
     """Time a few steps and the writing of weights; return the reason where it fails.
 
     Args:
         recipe: A recipe with an encoder.
         inputs: Texts, labels and companions.
-        engine: Where the run computes.
-        folder: Where its checkpoints would be written.
+        context: Where the run computes and would write its checkpoints.
     """
     started = time.monotonic()
     try:
-        system, tokenizer = build(recipe, inputs, engine)
-        system.to(engine.device)
+        system, tokenizer = build(recipe, inputs, context)
+        system.to(context.engine.device)
         built = time.monotonic() - started
-        return _Trial(system, tokenizer, inputs, engine).speed(built, folder)
+        return _Trial(system, tokenizer, inputs, context.engine).speed(built, context.folder)
     except torch.OutOfMemoryError:
         return f"a batch of {recipe.train.batch_size} texts does not fit into the GPU's memory"
 

@@ -26,8 +26,8 @@ from glocal.storage.tensors import write_tensors
 from glocal.systems.mixture_ensemble import MixtureEnsemble
 from glocal.systems.system import System
 from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState
+from glocal.train.context import RunContext
 from glocal.train.dev import DevEvaluator, Outcome
-from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs
 from glocal.train.listener import TrainListener
 from glocal.train.single import SingleRun, build, final_outcome, set_up, train_system
@@ -35,46 +35,40 @@ from glocal.train.single import SingleRun, build, final_outcome, set_up, train_s
 __all__ = ["train_members"]
 
 
-def train_members(
-    recipe: ResolvedRecipe,
-    inputs: RunInputs,
-    *,
-    folder: RunFolder,
-    device: str,
-    listener: TrainListener,
-    resume: bool,
-) -> StoredModel:
+def train_members(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> StoredModel:
     """Train every member that is not finished yet, and join them into one model.
 
     Args:
         recipe: A recipe with `train.members` above 1.
         inputs: Texts, labels and companions, which the members share.
-        folder: The folder of the whole run.
-        device: Where to compute.
-        listener: Receives progress events with the member's number.
-        resume: Whether to continue the run in the folder.
+        context: Where the whole run computes, keeps its state and reports.
     """
-    count = recipe.train.members
+    folder, count = context.folder, recipe.train.members
     members, states = [], []
     for number in range(count):
-        numbered = _Numbered(listener, number + 1, count)
-        # A new engine each time: nothing of the previous member, such as fp16's scale, is kept.
-        engine = Engine(device, recipe.train.precision)
-        run = set_up(recipe.member(number), inputs, engine, numbered)
-        system, kept = run.system, _Kept(folder.members_path / str(number))
+        numbered = _Numbered(context.listener, number + 1, count)
+        kept = _Kept(folder.members_path / str(number))
+        own = replace(
+            context,
+            engine=context.engine.fresh(),
+            folder=RunFolder(kept.path),
+            listener=numbered,
+        )
+        run = set_up(recipe.member(number), inputs, own)
+        system = run.system
         state = kept.read_state(run.fingerprint)
         if state is None:
-            state = _train_member(run, kept, listener=numbered, resume=resume)
+            state = _train_member(run, kept, numbered)
             # Built again, without what training has wrapped and recorded.
-            system, _ = build(run.recipe, inputs, engine)
+            system, _ = build(run.recipe, inputs, own)
         else:
             numbered.on_message(f"member {number + 1} of {count} is finished already")
         kept.load_weights(system)
         members.append(system)
         states.append(state)
-    ensemble = MixtureEnsemble(members).to(run.engine.device)
+    ensemble = MixtureEnsemble(members).to(own.engine.device)
     outcome = _measure(ensemble, run, inputs, states)
-    if run.engine.is_main:
+    if own.engine.is_main:
         _join_logs(folder, count)
     tokenizer, labels = run.tokenizer, inputs.labels
     return StoredModel(
@@ -82,14 +76,14 @@ def train_members(
     )
 
 
-def _train_member(run: SingleRun, kept: _Kept, *, listener: _Numbered, resume: bool) -> RunState:
+def _train_member(run: SingleRun, kept: _Kept, listener: _Numbered) -> RunState:
+    engine, folder = run.context.engine, run.context.folder
     listener.on_message(f"{listener.title}, seed {run.recipe.train.seed}")
-    folder = RunFolder(kept.path)
-    state = train_system(run, folder=folder, listener=listener, resume=resume)
-    if run.engine.is_main:
+    state = train_system(run)
+    if engine.is_main:
         kept.save(run.system, state, folder.log_path)
         folder.remove()
-    run.engine.wait()
+    engine.wait()
     return state
 
 
@@ -151,7 +145,7 @@ def _measure(
             ensemble,
             run.evaluator.documents,
             inputs.labels,
-            engine=run.engine,
+            engine=run.context.engine,
             recipe=run.recipe,
         )
     together = RunState(

@@ -30,6 +30,7 @@ from glocal.data.corpus import Corpus
 from glocal.errors import TrainingError
 from glocal.train.budget import Situation, Speed, Wish, choose
 from glocal.train.checkpoint import START_AGAIN, RunFolder
+from glocal.train.context import RunContext
 from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs
 from glocal.train.listener import TrainListener
@@ -70,35 +71,25 @@ class Plan:
         return {"plan": {"lines": list(self.lines), **times}}
 
 
-def decide(
-    checked: CheckedRecipe,
-    inputs: RunInputs,
-    *,
-    folder: RunFolder,
-    engine: Engine,
-    started: float,
-    listener: TrainListener,
-) -> Plan:
+def decide(checked: CheckedRecipe, inputs: RunInputs, context: RunContext) -> Plan:
     """Resolve a recipe, measuring how fast it trains where something is open.
 
     Args:
         checked: The recipe.
         inputs: Texts, labels and companions of its draft.
-        folder: The run's folder; holds the plan of an interrupted run.
-        engine: Where the run computes.
-        started: When the run began, on the monotonic clock.
-        listener: Receives the decision.
+        context: Where the run computes, keeps its plan and reports the decision.
     """
+    folder, engine = context.folder, context.engine
     if not checked.is_open:
         return Plan(_resolved(checked, inputs, engine))
     plan = _read(folder, checked)
     if plan is None:
-        found = _plan(checked, inputs, folder, engine=engine, started=started)
+        found = _plan(checked, inputs, context)
         plan = engine.gather([found])[0]  # all processes follow the first one's plan
         if engine.is_main:
             _write(folder, checked, plan)
     for line in plan.lines:
-        listener.on_message(line)
+        context.listener.on_message(line)
     return plan
 
 
@@ -114,9 +105,8 @@ def _resolved(
     )
 
 
-def _plan(
-    checked: CheckedRecipe, inputs: RunInputs, folder: RunFolder, *, engine: Engine, started: float
-) -> Plan:
+def _plan(checked: CheckedRecipe, inputs: RunInputs, context: RunContext) -> Plan:
+    engine, started = context.engine, context.started
     wish, budget = _wish(checked), checked.budget
     left = (budget or math.inf) - (time.monotonic() - started)
     experts = checked.draft.experts
@@ -129,7 +119,7 @@ def _plan(
     elif left < _TRIAL_SECONDS and not wish.experts:
         speed = "too little of the budget is left to try an encoder"
     else:
-        speed = measure(_resolved(checked, inputs, engine), inputs, engine, folder)
+        speed = measure(_resolved(checked, inputs, engine), inputs, context)
     situation = _situation(inputs, engine, budget, time.monotonic() - started)
     choice = choose(situation, speed, wish)
     drop_encoder = choice.preset == "fast"

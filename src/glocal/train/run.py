@@ -27,6 +27,7 @@ from glocal.errors import ModelError, Remedy, TrainingError
 from glocal.storage.model_directory import StoredModel, save_model
 from glocal.train.budget import BudgetWatch
 from glocal.train.checkpoint import START_AGAIN, RunFolder, seed_everything
+from glocal.train.context import RunContext
 from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs, gather_inputs
 from glocal.train.listener import TrainListener
@@ -118,26 +119,13 @@ def fit(
         folder.remove()
     engine.wait()
     seed_everything(recipe.train.seed, 0)
-    inputs = gather_inputs(
-        checked.draft,
-        train,
-        dev,
-        label_table,
-        engine=engine,
-        listener=listener,
-        watch=BudgetWatch(checked.budget, started, listener.on_message),
-    )
-    plan = decide(checked, inputs, folder=folder, engine=engine, started=started, listener=listener)
+    context = RunContext(engine, folder, listener, resume, started)
+    watch = BudgetWatch(checked.budget, started, listener.on_message)
+    inputs = gather_inputs(checked.draft, train, dev, label_table, context, watch=watch)
+    plan = decide(checked, inputs, context)
     members = plan.recipe.train.members
     _check_kind(folder, members=members)
-    if members > 1:
-        model = train_members(
-            plan.recipe, inputs, folder=folder, device=device, listener=listener, resume=resume
-        )
-    else:
-        model = _train_alone(
-            plan.recipe, inputs, folder=folder, engine=engine, listener=listener, resume=resume
-        )
+    model = (train_members if members > 1 else _train_alone)(plan.recipe, inputs, context)
     seconds = time.monotonic() - started
     model.metrics = {**model.metrics, **plan.outcome(seconds, listener)}
     if engine.is_main:
@@ -150,17 +138,9 @@ def fit(
     return FitResult(target, dict(model.metrics), seconds)
 
 
-def _train_alone(
-    recipe: ResolvedRecipe,
-    inputs: RunInputs,
-    *,
-    folder: RunFolder,
-    engine: Engine,
-    listener: TrainListener,
-    resume: bool,
-) -> StoredModel:
-    run = set_up(recipe, inputs, engine, listener)
-    state = train_system(run, folder=folder, listener=listener, resume=resume)
+def _train_alone(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> StoredModel:
+    run = set_up(recipe, inputs, context)
+    state = train_system(run)
     outcome = final_outcome(run.evaluator, state)
     tokenizer, labels = run.tokenizer, inputs.labels
     return StoredModel(

@@ -25,11 +25,11 @@ from glocal.data.tokens import tokenise
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, System
-from glocal.train.checkpoint import RunFolder, RunState, seed_everything
+from glocal.train.checkpoint import RunState, seed_everything
+from glocal.train.context import RunContext, throttled_progress
 from glocal.train.dev import DevEvaluator, Outcome
 from glocal.train.engine import Engine
-from glocal.train.gather import RunInputs, throttled_progress
-from glocal.train.listener import TrainListener
+from glocal.train.gather import RunInputs
 from glocal.train.loop import Loop
 from glocal.train.optim import build_optimizer
 from glocal.train.row_updates import round_label_matrices
@@ -47,8 +47,8 @@ class SingleRun:
         tokenizer: The encoder's tokenizer.
         data: The training texts.
         evaluator: Scores on dev; None without dev.
-        engine: Where the run computes.
         fingerprint: Identifies the run: it must be equal for the run to be resumed.
+        context: Where the run computes, keeps its state and reports.
     """
 
     recipe: ResolvedRecipe
@@ -56,16 +56,14 @@ class SingleRun:
     tokenizer: TextTokenizer
     data: Collator
     evaluator: DevEvaluator | None
-    engine: Engine
     fingerprint: str
+    context: RunContext
 
 
-def set_up(
-    recipe: ResolvedRecipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
-) -> SingleRun:
+def set_up(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> SingleRun:
     """Build a recipe's system, and the data it is trained and evaluated on."""
-    labels = inputs.labels
-    system, tokenizer = build(recipe, inputs, engine, listener)
+    labels, engine = inputs.labels, context.engine
+    system, tokenizer = build(recipe, inputs, context)
 
     def documents(corpus: Corpus, features: Mapping[str, np.ndarray]) -> Collator:
         return Collator(
@@ -85,11 +83,11 @@ def set_up(
         evaluator = DevEvaluator(system, collator, labels, engine=engine, recipe=recipe)
         sets.append((dev, evaluator.gold))
     fingerprint = _fingerprint(recipe, engine, sets, inputs.companions)
-    return SingleRun(recipe, system, tokenizer, data, evaluator, engine, fingerprint)
+    return SingleRun(recipe, system, tokenizer, data, evaluator, fingerprint, context)
 
 
 def build(
-    recipe: ResolvedRecipe, inputs: RunInputs, engine: Engine, listener: TrainListener | None = None
+    recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext
 ) -> tuple[System, TextTokenizer]:
     """Return a recipe's system with its initial weights, and its tokenizer."""
     labels = inputs.labels
@@ -103,19 +101,17 @@ def build(
     return build_system(
         recipe,
         statistics,
-        device_type=engine.device.type,
+        device_type=context.engine.device.type,
         vectors=inputs.vectors,
-        progress=throttled_progress(listener or TrainListener())("label texts encoded"),
+        progress=throttled_progress(context.listener)("label texts encoded"),
     )
 
 
-def train_system(
-    run: SingleRun, *, folder: RunFolder, listener: TrainListener, resume: bool
-) -> RunState:
+def train_system(run: SingleRun) -> RunState:
     """Train the system and leave it with its best weights; return the final state."""
     if not any(p.requires_grad for p in run.system.parameters()):
         return RunState(run.fingerprint)
-    loop = _prepare_loop(run, folder=folder, listener=listener, resume=resume)
+    loop = _prepare_loop(run)
     _run_loop(loop, run.recipe)
     return loop.state
 
@@ -135,10 +131,9 @@ def final_outcome(evaluator: DevEvaluator | None, state: RunState) -> Outcome:
     return replace(outcome, metrics=metrics | outcome.metrics)
 
 
-def _prepare_loop(
-    run: SingleRun, *, folder: RunFolder, listener: TrainListener, resume: bool
-) -> Loop:
-    system, engine, config = run.system, run.engine, run.recipe.train
+def _prepare_loop(run: SingleRun) -> Loop:
+    system, context, config = run.system, run.context, run.recipe.train
+    engine, folder, listener = context.engine, context.folder, context.listener
     seed_everything(config.seed, engine.rank)
     if config.label_precision == "bf16":
         round_label_matrices(system)  # before they take memory on the device
@@ -149,13 +144,11 @@ def _prepare_loop(
         optimizer,
         run.data,
         config=config,
-        engine=engine,
-        folder=folder,
+        context=context,
         state=RunState(run.fingerprint),
         evaluate=run.evaluator,
-        listener=listener,
     )
-    if resume and folder.latest() is not None:
+    if context.resume and folder.latest() is not None:
         loop.state, loop.average = folder.load(
             system, optimizer, fingerprint=run.fingerprint, rank=engine.rank
         )
@@ -166,7 +159,7 @@ def _prepare_loop(
     else:
         if engine.is_main:
             folder.clear()
-        if resume:
+        if context.resume:
             listener.on_message(f"no checkpoint in {folder.path} yet: starting from the beginning")
         with engine.autocast():
             system.init_label_parameters(loop.every_document())
