@@ -38,7 +38,7 @@ def test_csv_keeps_fractions():
 
 def test_terminal_shows_brackets_as_they_are():
     console = Console(width=100, file=io.StringIO())
-    console.print(example().rich())
+    console.print(example())
     text = console.file.getvalue()
     for words in ("Title [1]", "a|b [x]", "12.3", "-1.0", "12,345", "–", "A note."):
         assert words in text
@@ -52,3 +52,12 @@ def test_html_marks_the_best_share_and_escapes():
     assert '<td class="best">75.0</td>' in html
     assert html.count("best") == 1
     assert "<p>x &amp; y</p>" in html
+
+
+def test_a_name_stands_once_above_its_rows():
+    rows = [("a", "x", 1), ("a", "y", 2), ("b", "x", 3)]
+    table = Table("T", [*columns("text", "model", "band"), *columns("count", "n")], rows)
+    console = Console(width=60, file=io.StringIO())
+    console.print(table)
+    assert console.file.getvalue().count("a ") == 1
+    assert table.markdown().count("| a |") == 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
@@ -42,15 +42,22 @@ def columns(style: Style, *names: str) -> list[Column]:
 
 @dataclass
 class Table:
-    """Rows under columns; None where there is no value."""
+    """Rows of cells under columns: strings, numbers, or None where there is no value."""
 
     title: str
     columns: list[Column]
-    rows: list[tuple[Cell, ...]] = field(default_factory=list)
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
     note: str = ""
 
-    def rich(self) -> RichTable:
-        """Draw it for the terminal."""
+    @classmethod
+    def from_records(cls, title: str, records: Sequence[Mapping[str, Any]]) -> Table:
+        """Make a table with a column for every key; a record need not have all of them."""
+        names = list(dict.fromkeys(key for record in records for key in record))
+        rows = [tuple(record.get(name) for name in names) for record in records]
+        return cls(title, columns("number", *names), rows)
+
+    def __rich__(self) -> RichTable:
+        """Draw it for the terminal; `console.print(table)` of rich calls this."""
         from rich import box
         from rich.table import Table as RichTable
         from rich.text import Text
@@ -62,8 +69,12 @@ class Table:
             is_text = column.style == "text"
             justify: Any = "left" if is_text else "right"
             table.add_column(Text(column.name), justify=justify, no_wrap=not is_text)
-        for row in self._written(decimals=1):
-            table.add_row(*map(Text, row))
+        named = [column.style == "text" for column in self.columns[:2]] == [True, True]
+        previous = ""
+        for first, *rest in self._written(decimals=1):
+            # Where a second column names the rows too, the first name stands once above them.
+            table.add_row(*map(Text, ["" if named and first == previous else first, *rest]))
+            previous = first
         return table
 
     def markdown(self) -> str:
@@ -90,7 +101,7 @@ class Table:
             f"<tbody>\n{chr(10).join(rows)}\n</tbody></table></div>{note}\n"
         )
 
-    def _best(self, place: int) -> set[Cell]:
+    def _best(self, place: int) -> set[float]:
         """Return the largest share of a column; empty where there is nothing to compare."""
         values = [value for row in self.rows if isinstance(value := row[place], float)]
         compared = self.columns[place].style == "share" and len(values) > 1

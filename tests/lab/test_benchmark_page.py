@@ -154,10 +154,10 @@ def test_rows_of_other_texts_are_not_compared(tmp_path):
     scores = {"P@1": DocumentScores.mean([0.0, 1.0])}
     save_document_scores(tmp_path / "a", scores, measured_on="these")
     save_document_scores(tmp_path / "b", scores, measured_on="those")
-    assert load_document_scores(tmp_path / "a")[1] == "these"
-    assert compare_folders(tmp_path / "a", tmp_path / "a")["P@1"].difference == 0
-    with pytest.raises(DataError, match="different test texts"):
-        compare_folders(tmp_path / "a", tmp_path / "b")
+    a, b = tmp_path / "a", tmp_path / "b"
+    assert compare_folders(a, a, measured_on="these")["P@1"].difference == 0
+    with pytest.raises(DataError, match=r"b/documents\.parquet: measured on different test texts"):
+        compare_folders(a, b, measured_on="these")
     with pytest.raises(DataError, match="no scores of each text"):
         load_document_scores(tmp_path / "c")
 

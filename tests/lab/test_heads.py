@@ -17,6 +17,7 @@ from glocal.lab.heads import (
     measure_heads,
     parameter_ratio,
 )
+from glocal.lab.machine import PeakMemory
 from glocal.lab.variant_tables import load_table, resolve
 
 
@@ -75,7 +76,7 @@ def test_typical_gates_are_open_where_a_label_is():
 
 
 def test_peak_memory_sees_what_was_held():
-    memory = head_bench.PeakMemory(torch.device("cpu"))
+    memory = PeakMemory(torch.device("cpu"))
     with memory.watch():
         held = torch.ones(16 << 20)
         held.add_(1)

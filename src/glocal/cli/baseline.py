@@ -71,11 +71,11 @@ def baseline(
         return
     from glocal.errors import ConfigError
     from glocal.lab.benchmark_page import comparison_table, cost_table, quality_tables
-    from glocal.lab.experiment.child_process import usable_cores
-    from glocal.lab.experiment.document_scores import compare_folders, load_comparable
+    from glocal.lab.experiment.document_scores import compare_folders, load_document_scores
     from glocal.lab.experiment.jobs import Conditions, Job
     from glocal.lab.experiment.methods import baseline_method
     from glocal.lab.experiment.runner import Runner
+    from glocal.lab.machine import usable_cores
 
     method = baseline_method(name, matched=matched, seed=seed)
     if train is None or test is None:
@@ -83,7 +83,7 @@ def baseline(
     check_folder(out)
     splits = read_splits(train, dev, test, reading)
     if against is not None:  # before the work, rather than after it
-        load_comparable(against, splits.measuring_hash)
+        load_document_scores(against, measured_on=splits.measuring_hash)
     conditions = Conditions(threads=threads or usable_cores(), timed=True)
     with _folder(out) as folder:
         runner = Runner([Job.make(method, splits, conditions, folder)], out=folder)
@@ -92,7 +92,9 @@ def baseline(
             log = f"Its log is {folder / 'log.txt'}." if out else "With --out its log is kept."
             console.error(f"{name} failed: {row.error}\n{log}")
             raise typer.Exit(1)
-        compared = {} if against is None else compare_folders(folder, against)
+        compared = {}
+        if against is not None:
+            compared = compare_folders(folder, against, measured_on=splits.measuring_hash)
     document = row.to_dict()
     tables = quality_tables([row])
     if against is not None:

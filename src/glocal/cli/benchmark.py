@@ -77,9 +77,9 @@ def benchmark(
     continue. Every baseline is measured with its default and its matched setting.
     """
     from glocal.lab.benchmark_page import benchmark_runner, check_metric
-    from glocal.lab.experiment.child_process import usable_cores
     from glocal.lab.experiment.jobs import Conditions
     from glocal.lab.experiment.methods import choose_methods
+    from glocal.lab.machine import usable_cores
 
     check_metric(metric)
     if report_only:

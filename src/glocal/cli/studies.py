@@ -16,9 +16,9 @@ from glocal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from glocal.config import Recipe
+    from glocal.lab.analysis import Analysis
     from glocal.lab.experiment.jobs import Result, Splits
     from glocal.lab.experiment.runner import RunView
-    from glocal.lab.output import Analysis
     from glocal.lab.variant_tables import VariantTable
     from glocal.table import Table
 
@@ -190,7 +190,7 @@ def show(tables: Sequence[Table], document: Any, *, as_json: bool) -> None:
         console.print_json(document)
         return
     for table in tables:
-        console.stdout().print(table.rich())
+        console.stdout().print(table)
 
 
 def note_files(paths: Sequence[Path]) -> None:

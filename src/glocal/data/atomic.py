@@ -13,14 +13,23 @@ files are removed, the old content stays and the exception is raised.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
-__all__ = ["atomic_write", "exclusive", "fsync_tree", "replace_dir", "temporary_dir"]
+__all__ = [
+    "atomic_write",
+    "exclusive",
+    "fsync_tree",
+    "replace_dir",
+    "temporary_dir",
+    "write_json",
+    "write_text",
+]
 
 
 @contextlib.contextmanager
@@ -49,6 +58,18 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
             os.unlink(name)
         raise
     _fsync_folder(target.parent)
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file atomically; return its path."""
+    with atomic_write(path) as file:
+        file.write(text.encode())
+    return path
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> Path:
+    """Write a JSON file atomically; return its path."""
+    return write_text(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 @contextlib.contextmanager

@@ -17,22 +17,21 @@ from statistics import stdev
 from typing import Any
 
 from glocal.config import Recipe
-from glocal.lab.experiment.jobs import Result, Splits
-from glocal.lab.output import Analysis
-from glocal.lab.plots import Panel, dot_plot
-from glocal.lab.score_tables import (
+from glocal.lab.analysis import (
     GROUPS,
     MACRO,
+    Analysis,
     K,
     Macro,
     band_names,
     band_table,
-    band_values,
     macro_of,
     percent,
     score_table,
     shared_settings,
 )
+from glocal.lab.experiment.jobs import Result, Splits
+from glocal.lab.plots import Panel, dot_plot
 from glocal.lab.seeds import merge_runs, seeded_name
 from glocal.lab.variant_tables import VariantTable
 from glocal.predict.evaluation import COMBINED, MEAN
@@ -203,27 +202,29 @@ class Ablation(Analysis):
 
     def csv_table(self) -> Table:
         """Return every metric of each run and part."""
-        done = [run for run in self.runs if run.is_done]
-        metrics = list(done[0].report["scores"][COMBINED]) if done else []
-        bands = band_names(macro_of(run) for run in done)
-        macro = [
-            f"{band} macro-{letter}@{K}{' (with gold)' if group == 'with_gold' else ''}"
-            for group in GROUPS
-            for band in bands
-            for letter in MACRO
-        ]
-        names = ["variant", "title", "status", "split", "part", *metrics, *macro, "train_seconds"]
-        table = Table(self.table.title, columns("number", *names))
+        bands = band_names(macro_of(run) for run in self.runs if run.is_done)
+        records: list[dict[str, Any]] = []
         for run in self.runs:
-            head = (run.name, run.title, run.state, run.split)
+            head = {
+                "variant": run.name,
+                "title": run.title,
+                "status": run.state,
+                "split": run.split,
+            }
             if not run.is_done:
-                table.rows.append((*head, *[None] * (len(names) - len(head))))
+                records.append(head)
                 continue
             for part in [*run.parts, COMBINED]:
-                scores = [run.score(name, part) for name in metrics]
-                values = [v for g in GROUPS for v in band_values(macro_of(run, part), bands, g)]
-                table.rows.append((*head, part, *scores, *values, run.cost["train_seconds"]))
-        return table
+                macro = {
+                    f"{band} macro-{letter}@{K}{suffix}": macro_of(run, part)[band][group][score]
+                    for group, suffix in {"all_labels": "", "with_gold": " (with gold)"}.items()
+                    for band in bands
+                    for letter, score in MACRO.items()
+                }
+                scores = {**run.report["scores"][part], **macro}
+                seconds = {"train_seconds": run.cost["train_seconds"]}
+                records.append({**head, "part": part, **scores, **seconds})
+        return Table.from_records(self.heading, records)
 
     def plot(self, stem: Path) -> list[Path]:
         """Draw a dot for each part of each variant."""

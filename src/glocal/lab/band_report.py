@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glocal.lab.output import Analysis
+from glocal.lab.analysis import MACRO, Analysis, Macro, band_names, band_table, percent
 from glocal.lab.plots import Panel, bar_plot
-from glocal.lab.score_tables import MACRO, Macro, band_names, band_table, percent
 from glocal.predict.evaluation import EvaluationReport
 from glocal.table import Cell, Table, columns
 
@@ -60,7 +59,7 @@ class BandComparison(Analysis):
 
     def _sizes(self) -> Table:
         heads = [*columns("text", "model", "band"), *columns("count", "labels", "with gold")]
-        rows: list[tuple[Cell, ...]] = [
+        rows = [
             (name, band, *(macro[band][group]["n_labels"] for group in _GROUPS))
             for name, macro in self.macro.items()
             for band in self.bands
@@ -68,23 +67,24 @@ class BandComparison(Analysis):
         return Table("Labels of each band", heads, rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        table = self.csv_table()
-        names = [column.name for column in table.columns]
-        rows = [dict(zip(names, row, strict=True)) for row in table.rows]
-        return {"k": self.k, "texts": self.source, "rows": rows}
-
-    def csv_table(self) -> Table:
-        """Return a row for each model, band and group."""
-        names = ("n_labels", *MACRO.values())
-        heads = columns("number", "model", "band", "over", "labels", *MACRO.values())
-        rows: list[tuple[Cell, ...]] = [
-            (name, band, group, *(macro[band][group][score] for score in names))
+        """Return plain values for JSON: a row for each model, band and group."""
+        rows = [
+            {
+                "model": name,
+                "band": band,
+                "over": group,
+                "labels": macro[band][group]["n_labels"],
+                **{score: macro[band][group][score] for score in MACRO.values()},
+            }
             for name, macro in self.macro.items()
             for band in self.bands
             for group in _GROUPS
         ]
-        return Table("bands", heads, rows)
+        return {"k": self.k, "texts": self.source, "rows": rows}
+
+    def csv_table(self) -> Table:
+        """Return the rows of the JSON file."""
+        return Table.from_records(self.heading, self.to_dict()["rows"])
 
     def plot(self, stem: Path) -> list[Path]:
         """Draw bars for each group."""

@@ -16,14 +16,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from glocal.data.atomic import write_json, write_text
 from glocal.errors import ConfigError, DataError, did_you_mean
+from glocal.lab.analysis import GROUPS, K, band_table, macro_of, score_table
 from glocal.lab.experiment.document_scores import load_document_scores
 from glocal.lab.experiment.jobs import Conditions, Job, Result, Splits
 from glocal.lab.experiment.methods import RECIPE, Method
 from glocal.lab.experiment.runner import Runner, results_in
-from glocal.lab.output import write_json, write_text
 from glocal.lab.plots import Point, scatter
-from glocal.lab.score_tables import GROUPS, K, band_table, macro_of, score_table
 from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
 from glocal.predict.evaluation import COMBINED
 from glocal.table import Cell, Table, columns
@@ -184,7 +184,7 @@ class ResultsPage:
         """Compare each row with the best one, by folder name."""
         if len(folders) < 2:
             return {}
-        best, *others = (load_document_scores(folder)[0][self.metric] for folder in folders)
+        best, *others = (load_document_scores(folder)[self.metric] for folder in folders)
         both = zip(folders[1:], others, strict=True)
         return {folder.name: paired_bootstrap(scores, best) for folder, scores in both}
 

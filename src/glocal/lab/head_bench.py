@@ -2,20 +2,15 @@
 
 - a training step is forward, backward and AdamW on the layer alone, without an encoder;
 - gates are set by hand: `closed` for every document, `typical` (open exactly for the tails that
-  hold a label of the document) or `open`;
-- peak memory is what the process (or the GPU) held beyond its state before the layer was built.
+  hold a label of the document) or `open`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import statistics
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +28,6 @@ from glocal.ranking.topk import TopK
 
 __all__ = [
     "FlatHead",
-    "PeakMemory",
     "Workload",
     "build_clusters",
     "head_topk",
@@ -191,58 +185,3 @@ def median_seconds(function: Callable[[], Any], *, repeats: int, device: torch.d
 
 def _nothing() -> None:
     """Do nothing: on a CPU there is nothing to wait for."""
-
-
-class PeakMemory:
-    """Most bytes held beyond those held at the start; None where the system does not say."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.bytes: int | None = None
-
-    @contextlib.contextmanager
-    def watch(self) -> Iterator[None]:
-        """Watch while the block runs."""
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-            before = torch.cuda.memory_allocated(self.device)
-            yield
-            self.bytes = torch.cuda.max_memory_allocated(self.device) - before
-        elif sys.platform == "linux":
-            yield from self._sample()
-        else:
-            yield
-
-    def _sample(self) -> Iterator[None]:
-        _give_back_freed_memory()
-        before, done, seen = _resident(), threading.Event(), [0]
-
-        def look() -> None:
-            while not done.wait(0.002):
-                seen[0] = max(seen[0], _resident())
-
-        thread = threading.Thread(target=look, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            seen[0] = max(seen[0], _resident())
-            done.set()
-            thread.join()
-            self.bytes = max(0, seen[0] - before)
-
-
-def _give_back_freed_memory() -> None:
-    """Return freed memory to the system, as reusing it would not show in the peak."""
-    import ctypes
-
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
-    if trim is not None:
-        trim(0)
-
-
-def _resident() -> int:
-    """Return the bytes of this process in memory."""
-    import resource
-
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -19,26 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 from glocal.errors import ConfigError
 from glocal.heads.frequency_clusters import label_clusters, partition_sizes
-from glocal.lab.output import Analysis
+from glocal.lab.analysis import Analysis
+from glocal.lab.machine import PeakMemory
 from glocal.lab.plots import Panel, line_plot
 from glocal.progress import Progress
-from glocal.table import Column, Style, Table, columns
+from glocal.table import Column, Style, Table
 
 if TYPE_CHECKING:
     import torch
 
     from glocal.lab.head_bench import Workload
 
-__all__ = [
-    "LABEL_COUNTS",
-    "PARTITIONS",
-    "HeadCost",
-    "HeadCosts",
-    "aplc_parameters",
-    "cost_ratio",
-    "measure_heads",
-    "parameter_ratio",
-]
+__all__ = ["LABEL_COUNTS", "HeadCost", "HeadCosts", "measure_heads"]
 
 FLAT = (1.0,)
 # The paper's Table 2 (two clusters up to 31K labels, four beyond) and the third way of Figure 5.
@@ -201,7 +193,7 @@ def _measure(
     from glocal.lab import head_bench as bench
 
     gc.collect()
-    memory = bench.PeakMemory(device)
+    memory = PeakMemory(device)
     with memory.watch():
         head = (
             bench.FlatHead(workload)
@@ -266,9 +258,7 @@ class HeadCosts(Analysis):
 
     def csv_table(self) -> Table:
         """Return all that was measured."""
-        plain = [asdict(row) for row in self.rows]
-        rows = [tuple(row.values()) for row in plain]
-        return Table(self.heading, columns("number", *plain[0]), rows)
+        return Table.from_records(self.heading, [asdict(row) for row in self.rows])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

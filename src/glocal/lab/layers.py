@@ -16,11 +16,10 @@ from typing import Any
 
 from glocal.config import Recipe, load_recipe
 from glocal.errors import ConfigError
+from glocal.lab.analysis import Analysis, shared_settings
 from glocal.lab.experiment.jobs import Result, Splits
 from glocal.lab.experiment.runner import encoder_layers
-from glocal.lab.output import Analysis
 from glocal.lab.plots import Panel, line_plot
-from glocal.lab.score_tables import shared_settings
 from glocal.lab.variant_tables import Variant, VariantTable
 from glocal.predict.evaluation import COMBINED, MEAN
 from glocal.table import Table, columns

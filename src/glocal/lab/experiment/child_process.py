@@ -1,4 +1,7 @@
-"""Child processes: starting the one of a job, following its log, and what became of it.
+"""Child processes of jobs: `python -m glocal.lab.experiment.child_process FOLDER` is one.
+
+The child runs the job of FOLDER/job.json and writes FOLDER/result.json, also when the job fails.
+Its output is the job's log. It ends by itself when the parent is gone. The parent follows the log:
 
 - Ctrl-C reaches a child through the parent only: the child is asked to stop, and a training run
   saves its state; a second Ctrl-C ends it at once;
@@ -8,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -16,31 +20,27 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glocal.errors import Interrupted
 from glocal.lab.experiment.jobs import Job, JobListener, JobState, Result
-from glocal.lab.experiment.worker import STAGE, STOPPED
+from glocal.lab.machine import usable_cores
 
 if TYPE_CHECKING:
     from glocal.lab.experiment.runner import RunView
 
-__all__ = ["run_in_children", "usable_cores"]
+__all__ = ["run_in_children"]
 
-WORKER = ["-m", "glocal.lab.experiment.worker"]
+WORKER = ["-m", "glocal.lab.experiment.child_process"]
+STOPPED = 130  # exit status of a child that the user stopped
+STAGE = "== "  # opens a log line that names the stage
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
-_POLL_SECONDS = 0.25
+_POLL_SECONDS, _PARENT_SECONDS = 0.25, 2.0
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-
-
-def usable_cores() -> int:
-    """Return the number of cores this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 class _Children:
@@ -178,3 +178,49 @@ def _crash(status: int, log: Path) -> str:
     last = f": {lines[-1].strip()[:200]}" if lines else ""
     killed = " (out of memory?)" if status in (-9, 137) else ""
     return f"its process ended with status {status}{killed}{last}; see {log}"
+
+
+# --- in the child ----------------------------------------------------------------------------
+
+
+class LogListener(JobListener):
+    """Writes progress to the log."""
+
+    def on_step(self, info: Mapping[str, Any]) -> None:
+        """Write a percentage."""
+        share = 100 * info["step"] / max(1, info["steps"])
+        member = f"{info['member']}, " if "member" in info else ""
+        self.on_message(f"{member}{share:.1f} % (step {info['step']:,} of {info['steps']:,})")
+
+    def on_stage(self, stage: str) -> None:
+        """Write the name of the stage that starts."""
+        self.on_message(f"{STAGE}{stage}")
+
+    def on_message(self, text: str) -> None:
+        """Write a line."""
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job of a folder."""
+    from glocal.lab.experiment.runner import run_job
+
+    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("glocal.lab").setLevel(logging.DEBUG)  # tracebacks belong to the log
+    try:
+        run_job(Job.load(Path(arguments[0])), LogListener())
+    except (Interrupted, KeyboardInterrupt):
+        return STOPPED
+    return 0
+
+
+def _watch_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_PARENT_SECONDS)
+    os._exit(STOPPED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

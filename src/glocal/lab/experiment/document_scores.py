@@ -21,13 +21,7 @@ from glocal.metrics.metric_names import RANKING, MetricName
 from glocal.predict.metric_scores import Scorer
 from glocal.ranking.predictions import Predictions
 
-__all__ = [
-    "compare_folders",
-    "document_scores",
-    "load_comparable",
-    "load_document_scores",
-    "save_document_scores",
-]
+__all__ = ["compare_folders", "document_scores", "load_document_scores", "save_document_scores"]
 
 FILE = "documents.parquet"
 _MEASURED_ON = b"measured_on"
@@ -61,11 +55,15 @@ def save_document_scores(
         pq.write_table(table, file)
 
 
-def load_document_scores(folder: Path) -> tuple[dict[str, DocumentScores], str]:
-    """Read what `save_document_scores` wrote: the scores by metric, and the fingerprint.
+def load_document_scores(folder: Path, *, measured_on: str = "") -> dict[str, DocumentScores]:
+    """Read the scores of a job's folder, by metric.
+
+    Args:
+        folder: The job's folder.
+        measured_on: Fingerprint of the texts they must belong to, if any.
 
     Raises:
-        DataError: If there is no such file, or it cannot be read.
+        DataError: If there are none, or they belong to other texts.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -74,39 +72,28 @@ def load_document_scores(folder: Path) -> tuple[dict[str, DocumentScores], str]:
     try:
         with path.open("rb") as file:
             table = pq.read_table(file)
-        measured_on = (table.schema.metadata or {})[_MEASURED_ON].decode()
+        found = (table.schema.metadata or {})[_MEASURED_ON].decode()
     except (OSError, pa.ArrowException, KeyError) as error:
         raise DataError(
             f"no scores of each text ({type(error).__name__}: {error}); expected the folder of a "
             "baseline or of a benchmark row",
             path=path,
         ) from error
-    columns = zip(table.column_names, table.columns, strict=True)
-    return {name: DocumentScores.mean(column.to_numpy()) for name, column in columns}, measured_on
-
-
-def compare_folders(first: Path, second: Path) -> dict[str, BootstrapResult]:
-    """Compare two folders by paired bootstrap: the first minus the second, by metric.
-
-    Raises:
-        DataError: If they were measured on different texts.
-    """
-    a, measured_on = load_document_scores(first)
-    b = load_comparable(second, measured_on)
-    return {metric: paired_bootstrap(a[metric], b[metric]) for metric in a if metric in b}
-
-
-def load_comparable(folder: Path, measured_on: str) -> dict[str, DocumentScores]:
-    """Read the scores of a folder, by metric, for the texts of this fingerprint.
-
-    Raises:
-        DataError: If there are none, or they belong to other texts.
-    """
-    scores, hashed = load_document_scores(folder)
-    if hashed != measured_on:
+    if measured_on not in ("", found):
         raise DataError(
             "measured on different test texts or labels, so texts cannot be compared one by one; "
             "measure both on the same file",
-            path=folder / FILE,
+            path=path,
         )
-    return scores
+    columns = zip(table.column_names, table.columns, strict=True)
+    return {name: DocumentScores.mean(column.to_numpy()) for name, column in columns}
+
+
+def compare_folders(first: Path, second: Path, *, measured_on: str) -> dict[str, BootstrapResult]:
+    """Compare two folders by paired bootstrap: the first minus the second, by metric.
+
+    Raises:
+        DataError: If they were not both measured on the texts of this fingerprint.
+    """
+    a, b = (load_document_scores(folder, measured_on=measured_on) for folder in (first, second))
+    return {metric: paired_bootstrap(a[metric], b[metric]) for metric in a if metric in b}

@@ -11,21 +11,20 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from glocal.data.atomic import write_json
 from glocal.lab.baselines.baseline_registry import build_baseline
 from glocal.lab.experiment.jobs import Job
 from glocal.lab.experiment.methods import BASELINE
-from glocal.lab.output import write_json
 from glocal.ranking.predictions import Predictions
 from glocal.train.listener import TrainListener
 from glocal.vocabulary.label_space import LabelSpace
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
-    from glocal.lab.baselines.baseline import Baseline
     from glocal.predict.predictor import Predictor
 
 __all__ = ["Fitted", "train_method"]
@@ -34,97 +33,59 @@ _EVALUATED = 20  # labels per text of a baseline that are predicted, saved and e
 _NOTE_SECONDS = 10.0
 
 
-class Fitted(Protocol):
+@dataclass(frozen=True)
+class Fitted:
     """A trained method.
 
     Attributes:
         labels: Its label space.
-        feature_seconds: Part of the training time that was spent on TF-IDF.
+        predict: Returns the best labels of texts, given the texts and a number of labels.
+        predict_all: Returns as many labels of a corpus as are evaluated, of each expert too.
+        cost: Seconds of training and size of the model.
+        predictor: The loaded model of a recipe.
     """
 
     labels: LabelSpace
-    feature_seconds: float | None
-
-    def predict(self, texts: Sequence[str], k: int) -> Predictions:
-        """Return the k best labels of each text."""
-
-    def predict_all(self, corpus: Corpus) -> Predictions:
-        """Return as many labels as are evaluated, by the model and each of its experts."""
+    predict: Callable[[Sequence[str], int], Predictions]
+    predict_all: Callable[[Corpus], Predictions]
+    cost: dict[str, float | None]
+    predictor: Predictor | None = None
 
 
-class FittedBaseline:
-    """A baseline and the label space it was fitted over."""
-
-    def __init__(self, baseline: Baseline, labels: LabelSpace) -> None:
-        self.baseline, self.labels = baseline, labels
-        self.feature_seconds = baseline.feature_seconds
-
-    def predict(self, texts: Sequence[str], k: int) -> Predictions:
-        """Return the k best labels of each text."""
-        return self.baseline.predict(texts, k)
-
-    def predict_all(self, corpus: Corpus) -> Predictions:
-        """Predict block by block."""
-        blocks = [self.predict(texts, _EVALUATED) for texts in corpus.iter_texts()]
-        return Predictions.concat(blocks)
+def train_method(job: Job, listener: TrainListener) -> Fitted:
+    """Train a job's method."""
+    return (_fit_baseline if job.method.kind == BASELINE else _fit_recipe)(job, listener)
 
 
-class FittedRecipe:
-    """A loaded model directory."""
-
-    feature_seconds: float | None = None
-
-    def __init__(self, predictor: Predictor) -> None:
-        self.predictor, self.labels = predictor, predictor.labels
-
-    def predict(self, texts: Sequence[str], k: int) -> Predictions:
-        """Return the k best labels of each text."""
-        return self.predictor.predict(texts, k=k)
-
-    def predict_all(self, corpus: Corpus) -> Predictions:
-        """Predict with the model, each expert, and the mean of the experts."""
-        return self.predictor.predict_for_report(corpus, plain_mean=True)
-
-
-def train_method(job: Job, listener: TrainListener) -> tuple[Fitted, dict[str, Any]]:
-    """Train a job's method; return it and its training cost."""
-    train = _train_baseline if job.method.kind == BASELINE else _train_recipe
-    fitted, spent, model_bytes = train(job, listener)
-    cost = {
-        "train_seconds": spent["wall"],
-        "cpu_seconds": spent["cpu"],
-        "feature_seconds": fitted.feature_seconds,
-        "model_bytes": model_bytes,
-    }
-    return fitted, cost
-
-
-def _train_baseline(job: Job, listener: TrainListener) -> tuple[Fitted, dict[str, float], int]:
+def _fit_baseline(job: Job, listener: TrainListener) -> Fitted:
     method, train = job.method, job.splits.train
     shutil.rmtree(job.model, ignore_errors=True)
     with _timed(job, {}) as spent:
         labels = LabelSpace.build(train)
         positives = labels.encode(train)[:, : len(labels)]
-        baseline = build_baseline(
-            method.source, method.settings, threads=job.conditions.threads or 1, seed=method.seed
-        )
+        threads = job.conditions.threads or 1
+        baseline = build_baseline(method.source, method.settings, threads=threads, seed=method.seed)
         baseline.fit(train, positives, job.model, listener.on_message)
-    size = _folder_bytes(job.model)
-    shutil.rmtree(job.model)  # only its size is asked for; the fitted baseline is in memory
-    return FittedBaseline(baseline, labels), spent, size
+    cost = {**_cost(job, spent), "feature_seconds": baseline.feature_seconds}
+    shutil.rmtree(job.model)  # only its size counts; the fitted baseline is in memory
+
+    def predict_all(corpus: Corpus) -> Predictions:
+        blocks = corpus.iter_texts()
+        return Predictions.concat([baseline.predict(texts, _EVALUATED) for texts in blocks])
+
+    return Fitted(labels, baseline.predict, predict_all, cost)
 
 
-def _train_recipe(job: Job, listener: TrainListener) -> tuple[Fitted, dict[str, float], int]:
+def _fit_recipe(job: Job, listener: TrainListener) -> Fitted:
     from glocal.config import recipe_from_mapping
     from glocal.predict.predictor import Predictor
     from glocal.train.checkpoint import RunFolder
     from glocal.train.run import fit
 
-    earlier, run = _earlier(job), RunFolder(job.model)
-    trained = bool(earlier) and (job.model / "glocal.toml").is_file()
-    if not trained:
-        resume = bool(earlier) and run.unfinished
-        with _timed(job, earlier if resume else {}) as spent:
+    spent = _earlier(job)
+    if not (spent and (job.model / "glocal.toml").is_file()):
+        resume = bool(spent) and RunFolder(job.model).unfinished
+        with _timed(job, spent if resume else {}) as spent:
             fit(
                 recipe_from_mapping(job.method.settings),
                 job.splits.train,
@@ -136,12 +97,20 @@ def _train_recipe(job: Job, listener: TrainListener) -> tuple[Fitted, dict[str, 
                 device=job.conditions.device,
                 listener=listener,
             )
-        earlier = spent
-    conditions = job.conditions
-    predictor = Predictor.load(
-        job.model, device=conditions.device, batch_size=conditions.batch_size
+    batch_size = job.conditions.batch_size
+    predictor = Predictor.load(job.model, device=job.conditions.device, batch_size=batch_size)
+    return Fitted(
+        predictor.labels,
+        lambda texts, k: predictor.predict(texts, k=k),
+        lambda corpus: predictor.predict_for_report(corpus, plain_mean=True),
+        _cost(job, spent),
+        predictor,
     )
-    return FittedRecipe(predictor), earlier, _folder_bytes(job.model)
+
+
+def _cost(job: Job, spent: dict[str, Any]) -> dict[str, float | None]:
+    size = sum(path.stat().st_size for path in job.model.rglob("*") if path.is_file())
+    return {"train_seconds": spent["wall"], "cpu_seconds": spent["cpu"], "model_bytes": size}
 
 
 def _earlier(job: Job) -> dict[str, Any]:
@@ -176,7 +145,3 @@ def _timed(job: Job, earlier: dict[str, Any]) -> Iterator[dict[str, Any]]:
         done.set()
         thread.join()
         note()
-
-
-def _folder_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

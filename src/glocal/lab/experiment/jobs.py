@@ -23,10 +23,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glocal.data.atomic import atomic_write
+from glocal.data.atomic import atomic_write, write_json
 from glocal.errors import ConfigError, DataError
 from glocal.lab.experiment.methods import Method
-from glocal.lab.output import write_json
 from glocal.train.listener import TrainListener
 
 if TYPE_CHECKING:

@@ -14,23 +14,19 @@ Costs are those of the process, so timed jobs have one of their own:
 from __future__ import annotations
 
 import datetime
-import os
-import platform
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glocal._version import __version__
 from glocal.data.duplicates import near_duplicate_mask
 from glocal.lab.experiment.document_scores import document_scores, save_document_scores
-from glocal.lab.experiment.fitted import Fitted, FittedRecipe, train_method
+from glocal.lab.experiment.fitted import Fitted, train_method
 from glocal.lab.experiment.jobs import Job, JobListener, JobState, Result
+from glocal.lab.machine import describe_machine, gpu_memory, peak_memory
 from glocal.predict.evaluation import evaluate_predictions
 
 if TYPE_CHECKING:
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
     from glocal.ranking.predictions import Predictions
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["measure_job", "peak_memory"]
+__all__ = ["measure_job"]
 
 KS = (1, 3, 5)
 WARM_UP, TIMED, BATCH = 10, 100, 2000  # texts
@@ -56,7 +52,8 @@ def measure_job(job: Job, listener: JobListener) -> Result:
     splits, timed = job.splits, job.conditions.timed
     job.blank.save(job.folder)
     listener.on_stage("training")
-    fitted, cost = train_method(job, listener)
+    fitted = train_method(job, listener)
+    cost = dict(fitted.cost)
     if timed:
         listener.on_stage("timing")
         cost |= _speeds(fitted, splits.measured)
@@ -65,7 +62,7 @@ def measure_job(job: Job, listener: JobListener) -> Result:
     on_dev = None
     if timed:
         on_dev = None if splits.dev is None else fitted.predict_all(splits.dev)
-        cost |= {"peak_bytes": peak_memory(), "gpu_bytes": _gpu_memory()}
+        cost |= {"peak_bytes": peak_memory(), "gpu_bytes": gpu_memory()}
     listener.on_stage("evaluating")
     report = evaluate_predictions(
         found,
@@ -109,11 +106,10 @@ def _keep_predictions(
 def _divergence(job: Job, fitted: Fitted) -> dict[str, Any]:
     from glocal.lab.divergence import expert_divergence
 
-    if not (job.conditions.divergence and isinstance(fitted, FittedRecipe)):
+    predictor = fitted.predictor if job.conditions.divergence else None
+    if predictor is None or len(predictor.expert_names) != 2:
         return {}
-    if len(fitted.predictor.expert_names) != 2:
-        return {}
-    return asdict(expert_divergence(fitted.predictor, job.splits.measured))
+    return asdict(expert_divergence(predictor, job.splits.measured))
 
 
 # --- costs -----------------------------------------------------------------------------------
@@ -140,51 +136,3 @@ def _seconds(fitted: Fitted, texts: Sequence[str]) -> float:
     started = time.perf_counter()
     fitted.predict(texts, LATENCY_K)
     return time.perf_counter() - started
-
-
-def peak_memory() -> int | None:
-    """Return the most bytes this process has held in memory; None where the system does not say.
-
-    On Linux from VmHWM: `ru_maxrss` there starts from what the parent held when it began us.
-    """
-    status = Path("/proc/self/status")
-    if status.is_file():
-        line = next((x for x in status.read_text().splitlines() if x.startswith("VmHWM")), None)
-        if line is not None:
-            return int(line.split()[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _gpu_memory() -> int | None:
-    torch = sys.modules.get("torch")  # baselines do not load it
-    if torch is None or not torch.cuda.is_available():
-        return None
-    return int(torch.cuda.max_memory_allocated())
-
-
-def describe_machine() -> dict[str, Any]:
-    """Describe processor, GPU and software."""
-    torch = sys.modules.get("torch")
-    gpu = torch is not None and torch.cuda.is_available()
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if torch is not None and gpu else None,
-        "system": platform.platform(terse=True),
-        "python": platform.python_version(),
-        "glocal": __version__,
-    }
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    if path.is_file():
-        for line in path.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -1,34 +1,68 @@
-"""Score tables that several analyses share: ranking metrics, and macro scores by frequency band."""
+"""Analyses and their files, and the score tables that several of them share."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from glocal.config import Recipe
+from glocal.data.atomic import write_json, write_text
 from glocal.lab.experiment.jobs import Result
 from glocal.predict.evaluation import COMBINED, OVERALL, UNSEEN
 from glocal.table import Cell, Table, columns
 
-__all__ = [
-    "GROUPS",
-    "MACRO",
-    "K",
-    "Macro",
-    "band_names",
-    "band_table",
-    "band_values",
-    "macro_of",
-    "percent",
-    "score_table",
-    "shared_settings",
-]
+__all__ = ["Analysis", "band_names", "band_table", "macro_of", "score_table", "shared_settings"]
 
 K = "5"  # cut-off of macro scores
 MACRO = {"P": "precision", "R": "recall", "F": "f1"}
 GROUPS = {"all_labels": "over all labels of a band", "with_gold": "over labels with gold"}
 
 Macro = Mapping[str, Mapping[str, Mapping[str, float | None]]]  # by band, group and score
+
+
+class Analysis(ABC):
+    """Measurements as tables, files and plots.
+
+    Attributes:
+        stem: Name of its files, without an ending.
+        heading: Heading of the Markdown file.
+    """
+
+    stem: str
+    heading: str
+
+    @abstractmethod
+    def tables(self) -> list[Table]:
+        """Return the tables of the Markdown file."""
+
+    def short_tables(self) -> list[Table]:
+        """Return the tables that fit a terminal."""
+        return self.tables()
+
+    @abstractmethod
+    def csv_table(self) -> Table:
+        """Return the rows of the CSV file."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+
+    @abstractmethod
+    def plot(self, stem: Path) -> list[Path]:
+        """Draw the plots; `stem` is their path without an ending."""
+
+    def write(self, out: Path, *, plots: bool = True) -> list[Path]:
+        """Write Markdown, CSV, JSON and plots into a folder; return their paths."""
+        stem = out / self.stem
+        drawn = "\n".join(table.markdown() for table in self.tables())
+        paths = [
+            write_text(stem.with_name(f"{self.stem}.md"), f"# {self.heading}\n\n{drawn}"),
+            write_text(stem.with_name(f"{self.stem}.csv"), self.csv_table().csv()),
+            write_json(stem.with_name(f"{self.stem}.json"), self.to_dict()),
+        ]
+        return paths + (self.plot(stem) if plots else [])
 
 
 def score_table(
