@@ -11,7 +11,8 @@ their standard deviation; the CSV and JSON files have every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -27,7 +28,6 @@ from glocal.lab.analysis import (
     band_table,
     macro_of,
     percent,
-    score_table,
     shared_settings,
 )
 from glocal.lab.experiment.jobs import Result, Splits
@@ -35,7 +35,7 @@ from glocal.lab.plots import Panel, dot_plot
 from glocal.lab.seeds import merge_runs, seeded_name
 from glocal.lab.variant_tables import VariantTable
 from glocal.predict.evaluation import COMBINED, MEAN
-from glocal.table import Table, columns
+from glocal.table import Column, Table, columns
 
 __all__ = ["Ablation"]
 
@@ -87,8 +87,8 @@ class Ablation(Analysis):
 
     def tables(self) -> list[Table]:
         """Return the tables of the page."""
-        bands = [self._bands(group) for group in GROUPS]
-        return [self.main(), *self._spread(), *bands, *self._means(), *self._published()]
+        more = (self._spread(), self._bands(), self._means(), self._published())
+        return [self.main(), *(table for tables in more for table in tables)]
 
     def short_tables(self) -> list[Table]:
         """Return scores, and macro F by band."""
@@ -96,25 +96,29 @@ class Ablation(Analysis):
 
     def main(self) -> Table:
         """Return the scores; a variant that failed or was not run has an empty row."""
-        table = Table(
-            f"{self.table.title} ({self.splits.split})",
-            [*self._columns(SHOWN), *columns("number", "train s")],
-            note=" ".join([self.note, *self._missing()]),
-        )
-        for variant in self.table.variants:
-            result = self.done.get(variant.name)
-            for part in self._parts(result):
-                scores = [result.score(name, part) if result else None for name in SHOWN]
-                seconds = result.cost["train_seconds"] if result else None
-                table.rows.append((variant.title, *self._label(part), *scores, seconds))
-        return table
+        rows = [
+            (v.title, part, [*_scores(result, part), result and result.cost["train_seconds"]])
+            for v in self.table.variants
+            for result in [self.done.get(v.name)]
+            for part in self._parts(result)
+        ]
+        title, note = self.table.title, " ".join([self.note, *self._missing()])
+        return self._table(title, SHOWN, rows, last=columns("number", "train s"), note=note)
 
-    def _columns(self, metrics: Sequence[str]) -> list[Any]:
-        return [*columns("text", "variant", *self._label("part")), *columns("share", *metrics)]
-
-    def _label(self, part: str) -> list[str]:
-        """Return the cell that names a part, in tables that have a row for each."""
-        return [part] if self.table.parts else []
+    def _table(
+        self,
+        title: str,
+        metrics: Sequence[str],
+        rows: Iterable[tuple[str, str, list[Any]]],
+        *,
+        last: Sequence[Column] = (),
+        note: str = "",
+    ) -> Table:
+        """Make a table from titles, parts and cells; parts are shown if the table asks for them."""
+        names = ("variant", "part") if self.table.parts else ("variant",)
+        heads = [*columns("text", *names), *columns("share", *metrics), *last]
+        filled = [((title, part)[: len(names)] + tuple(cells)) for title, part, cells in rows]
+        return Table(f"{title} ({self.splits.split})", heads, filled, note)
 
     def _parts(self, result: Result | None) -> list[str]:
         return [*(result.parts if result and self.table.parts else []), COMBINED]
@@ -129,33 +133,30 @@ class Ablation(Analysis):
 
     def _spread(self) -> Iterator[Table]:
         several = [v for v in self.table.variants if len(self.finished[v.name]) > 1]
-        if not several:
-            return
-        title = f"Standard deviation over the seeds ({self.splits.split})"
-        table = Table(title, [*self._columns(SHOWN), *columns("count", "seeds")])
-        for variant in several:
-            runs = self.finished[variant.name]
-            spread = merge_runs(runs, variant.name, variant.title, stdev)
-            for part in self._parts(spread):
-                scores = [spread.score(name, part) for name in SHOWN]
-                table.rows.append((variant.title, *self._label(part), *scores, len(runs)))
-        yield table
+        if several:
+            rows = [
+                (v.title, part, [*_scores(spread, part), len(runs)])
+                for v in several
+                for runs in [self.finished[v.name]]
+                for spread in [merge_runs(runs, v.name, v.title, stdev)]
+                for part in self._parts(spread)
+            ]
+            title = "Standard deviation over the seeds"
+            yield self._table(title, SHOWN, rows, last=columns("count", "seeds"))
+
+    def _bands(self) -> Iterator[Table]:
+        for group, words in GROUPS.items():
+            title = f"Macro P, R and F at {K} by training frequency, {words}"
+            yield band_table(
+                f"{title} ({self.splits.split})", "variant", self._macros(), groups=[group]
+            )
+
+    def _band_summary(self) -> Table:
+        title = f"Macro F at {K} by training frequency: all labels of a band; those with gold"
+        return band_table(title, "variant", self._macros(), groups=list(GROUPS), letters="F")
 
     def _macros(self) -> list[tuple[str, Macro]]:
         return [(result.title, macro_of(result)) for result in self.done.values()]
-
-    def _bands(self, group: str) -> Table:
-        title = f"Macro P, R and F at {K} by training frequency, {GROUPS[group]}"
-        return band_table(f"{title} ({self.splits.split})", "variant", self._macros(), group)
-
-    def _band_summary(self) -> Table:
-        """Return macro F of both groups in one table."""
-        title = f"Macro F at {K} by training frequency: all labels of a band; those with gold"
-        first, second = (
-            band_table(title, "variant", self._macros(), group, letters="F") for group in GROUPS
-        )
-        rows = [(*a, *b[1:]) for a, b in zip(first.rows, second.rows, strict=True)]
-        return Table(title, [*first.columns, *second.columns[1:]], rows)
 
     def _has_means(self) -> bool:
         """Whether some variant weighs its experts, so that their mean is something else."""
@@ -165,19 +166,19 @@ class Ablation(Analysis):
     def _means(self) -> Iterator[Table]:
         """Return scores of the mean, unless the main table has them already."""
         if not self.table.parts and self._has_means():
-            title = f"By the mean of the experts' probabilities ({self.splits.split})"
-            rows = [(r, MEAN if MEAN in r.parts else COMBINED) for r in self.done.values()]
-            yield score_table(title, "variant", rows, SHOWN)
+            parts = [(r, MEAN if MEAN in r.parts else COMBINED) for r in self.done.values()]
+            rows = [(result.title, part, _scores(result, part)) for result, part in parts]
+            yield self._table("By the mean of the experts' probabilities", SHOWN, rows)
 
     def _published(self) -> Iterator[Table]:
-        if not self.table.published:
-            return
-        table = Table(f"As published: {self.table.published}", self._columns(_PUBLISHED))
-        for variant in self.table.variants:
-            for part, values in variant.published.items():
-                scores = (value / 100 for value in values)
-                table.rows.append((variant.title, *self._label(part), *scores))
-        yield table
+        if self.table.published:
+            rows = [
+                (v.title, part, [value / 100 for value in values])
+                for v in self.table.variants
+                for part, values in v.published.items()
+            ]
+            table = self._table("", _PUBLISHED, rows)
+            yield replace(table, title=f"As published: {self.table.published}")
 
     # --- files --------------------------------------------------------------------------------
 
@@ -242,3 +243,7 @@ class Ablation(Analysis):
         ]
         rows = [result.title for result in done]
         return dot_plot(stem, panels, rows=rows, title=self.table.title, note=self.note)
+
+
+def _scores(result: Result | None, part: str) -> list[float | None]:
+    return [result.score(name, part) if result else None for name in SHOWN]

@@ -11,9 +11,9 @@ from glocal.config import Recipe
 from glocal.data.atomic import write_json, write_text
 from glocal.lab.experiment.jobs import Result
 from glocal.predict.evaluation import COMBINED, OVERALL, UNSEEN
-from glocal.table import Cell, Table, columns
+from glocal.table import Table, columns
 
-__all__ = ["Analysis", "band_names", "band_table", "macro_of", "score_table", "shared_settings"]
+__all__ = ["Analysis", "band_names", "band_table", "macro_of", "percent", "shared_settings"]
 
 K = "5"  # cut-off of macro scores
 MACRO = {"P": "precision", "R": "recall", "F": "f1"}
@@ -65,23 +65,6 @@ class Analysis(ABC):
         return paths + (self.plot(stem) if plots else [])
 
 
-def score_table(
-    title: str,
-    head: str,
-    rows: Iterable[tuple[Result, str]],
-    metrics: Sequence[str],
-    *,
-    deduplicated: bool = False,
-    note: str = "",
-) -> Table:
-    """Make a table of metrics with a row for each result and part."""
-    table = Table(title, [*columns("text", head), *columns("share", *metrics)], note=note)
-    for result, part in rows:
-        scores = (result.score(name, part, deduplicated=deduplicated) for name in metrics)
-        table.rows.append((result.title, *scores))
-    return table
-
-
 def macro_of(result: Result, part: str = COMBINED) -> Macro:
     """Return the macro scores at 5 of a result's part."""
     macro: Macro = result.report["macro"][part][K]
@@ -94,34 +77,25 @@ def band_names(macros: Iterable[Macro], *, overall: bool = False) -> list[str]:
     return [b for b in dict.fromkeys(b for macro in macros for b in macro) if b not in skipped]
 
 
-def band_values(
-    macro: Macro, bands: Sequence[str], group: str, letters: Iterable[str] = MACRO
-) -> list[Cell]:
-    """Return the macro scores of one group, band by band."""
-    return [
-        macro[band][group][MACRO[letter]] if band in macro else None
-        for band in bands
-        for letter in letters
-    ]
-
-
 def band_table(
     title: str,
     head: str,
     macros: Sequence[tuple[str, Macro]],
-    group: str,
     *,
+    groups: Sequence[str],
     letters: Sequence[str] = tuple(MACRO),
     overall: bool = False,
     note: str = "",
 ) -> Table:
     """Make a table of macro scores by band with a row for each name and its scores."""
     bands = band_names((macro for _, macro in macros), overall=overall)
-    names = [f"{b} {x}" if len(letters) > 1 else b for b in bands for x in letters]
-    table = Table(title, [*columns("text", head), *columns("share", *names)], note=note)
-    for name, macro in macros:
-        table.rows.append((name, *band_values(macro, bands, group, letters)))
-    return table
+    cells = [(group, band, letter) for group in groups for band in bands for letter in letters]
+    names = [f"{band} {letter}" if len(letters) > 1 else band for _, band, letter in cells]
+    rows = [
+        (name, *(macro[b][group][MACRO[x]] if b in macro else None for group, b, x in cells))
+        for name, macro in macros
+    ]
+    return Table(title, [*columns("text", head), *columns("share", *names)], rows, note)
 
 
 def percent(value: float | None) -> float | None:

@@ -51,7 +51,7 @@ class BandComparison(Analysis):
 
     def _scores(self, group: str) -> Table:
         title = f"Macro P, R and F at {self.k} by training frequency, {_GROUPS[group]}"
-        table = band_table(title, "model", list(self.macro.items()), group, note=self.note)
+        table = band_table(title, "model", list(self.macro.items()), groups=[group], note=self.note)
         if len(table.rows) == 2:
             pairs = list(zip(*table.rows, strict=True))[1:]
             table.rows.append(("difference", *(_minus(second, first) for first, second in pairs)))

@@ -18,14 +18,13 @@ from typing import Any
 
 from glocal.data.atomic import write_json, write_text
 from glocal.errors import ConfigError, DataError, did_you_mean
-from glocal.lab.analysis import GROUPS, K, band_table, macro_of, score_table
+from glocal.lab.analysis import GROUPS, K, band_table, macro_of
 from glocal.lab.experiment.document_scores import load_document_scores
 from glocal.lab.experiment.jobs import Conditions, Job, Result, Splits
 from glocal.lab.experiment.methods import RECIPE, Method
 from glocal.lab.experiment.runner import Runner, results_in
 from glocal.lab.plots import Point, scatter
 from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
-from glocal.predict.evaluation import COMBINED
 from glocal.table import Cell, Table, columns
 
 __all__ = [
@@ -65,20 +64,19 @@ def benchmark_runner(
         Job.make(method, splits, conditions, out / "runs" / method.name, keyed=True)
         for method in methods
     ]
-    runner = Runner(jobs, out=out)
+    runner, data = Runner(jobs, out=out), splits.sources()["hash"]
     for row in results_in(out):
-        if row.data["hash"] != jobs[0].blank.data["hash"]:
-            other = "other texts or labels"
-        elif row.conditions.threads != conditions.threads:
-            other = f"threads = {row.conditions.threads}"
-        elif row.conditions.device != conditions.device:
-            other = f"device = {row.conditions.device}"
-        else:
-            continue
-        raise ConfigError(
-            f"{out} has rows that were measured with {other}; rows of one page must have the same "
-            "data and conditions: choose another folder"
-        )
+        shared = {
+            "other texts or labels": row.data["hash"] == data,
+            f"threads = {row.conditions.threads}": row.conditions.threads == conditions.threads,
+            f"device = {row.conditions.device}": row.conditions.device == conditions.device,
+        }
+        if not all(shared.values()):
+            other = ", ".join(words for words, same in shared.items() if not same)
+            raise ConfigError(
+                f"{out} has rows that were measured with {other}; rows of one page must have the "
+                "same data and conditions: choose another folder"
+            )
     return runner
 
 
@@ -100,16 +98,22 @@ def check_metric(metric: str) -> None:
 
 def quality_tables(rows: Sequence[Result]) -> list[Table]:
     """Return the scores on all texts, without near-duplicates, and by label frequency."""
-    combined = [(row, COMBINED) for row in rows]
-    tables = [score_table("Quality (test)", "method", combined, _SHOWN)]
+
+    def scores(title: str, metrics: Sequence[str], *, fresh: bool, note: str = "") -> Table:
+        heads = [*columns("text", "method"), *columns("share", *metrics)]
+        values = [[row.score(name, deduplicated=fresh) for name in metrics] for row in rows]
+        return Table(title, heads, [(r.title, *v) for r, v in zip(rows, values, strict=True)], note)
+
+    tables = [scores("Quality (test)", _SHOWN, fresh=False)]
     removed = max((row.report["documents"]["near_duplicates"] or 0 for row in rows), default=0)
     if removed:
         title, note = "Without near-duplicates of training texts", f"{removed:,} texts are skipped."
-        tables.append(score_table(title, "method", combined, _FRESH, deduplicated=True, note=note))
+        tables.append(scores(title, _FRESH, fresh=True, note=note))
     macros = [(row.title, macro_of(row)) for row in rows]
     for group, words in GROUPS.items():
         title = f"Macro-F1 at {K} by training frequency, {words}"
-        tables.append(band_table(title, "method", macros, group, letters="F", overall=True))
+        bands = band_table(title, "method", macros, groups=[group], letters="F", overall=True)
+        tables.append(bands)
     return tables
 
 
