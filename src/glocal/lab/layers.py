@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from glocal.config import Recipe, load_recipe
+from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError
 from glocal.lab.analysis import Analysis, shared_settings
 from glocal.lab.experiment.jobs import Result, Splits
-from glocal.lab.experiment.runner import encoder_layers
 from glocal.lab.plots import Panel, line_plot
 from glocal.lab.variant_tables import Variant, VariantTable
 from glocal.predict.evaluation import COMBINED, MEAN
@@ -87,7 +87,7 @@ def layer_table(
         overrides: `section.key=value`; they decide which encoder it is.
     """
     recipe = recipe or ("me-xml" if second_expert else "glocalxml")
-    last = encoder_layers(load_recipe(recipe, overrides))
+    last = read_encoder_facts(load_recipe(recipe, overrides)).n_layers
     kinds = (_DOCUMENT, _ATTENTION) if second_expert else (_ATTENTION,)
     variants = tuple(
         Variant(f"{kind}-{n}", f"{GLOBAL} + {kind}-{n}", {"experts": [GLOBAL, f"{kind}-{n}"]})

@@ -19,14 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from glocal.config import Recipe, recipe_from_mapping
+from glocal.config import recipe_from_mapping
 from glocal.config.resolve import check
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError, DataError, GlocalError, Interrupted
 from glocal.lab.experiment.jobs import Job, JobListener, JobState, Result
 from glocal.lab.experiment.methods import RECIPE, Method
 
-__all__ = ["RunView", "Runner", "encoder_layers", "finished_in", "results_in", "run_job"]
+__all__ = ["RunView", "Runner", "finished_in", "results_in", "run_job"]
 
 logger = logging.getLogger(__name__)
 
@@ -55,13 +55,22 @@ class Runner:
         out: The folder they share.
         reuse: Folders of other experiments; results they have of the same settings and texts are
             copied, models stay where they are.
+        check_first: Check all recipes before anything is trained; otherwise a recipe that cannot
+            be built is a failed job.
 
     Raises:
         ConfigError: If `out` cannot be used: it is a file, or holds results of an older version.
     """
 
-    def __init__(self, jobs: Sequence[Job], *, out: Path, reuse: Sequence[Path] = ()) -> None:
-        self.jobs, self.out, self.reuse = jobs, out, reuse
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        *,
+        out: Path,
+        reuse: Sequence[Path] = (),
+        check_first: bool = True,
+    ) -> None:
+        self.jobs, self.out, self.reuse, self.check_first = jobs, out, reuse, check_first
         if out.exists() and not out.is_dir():
             raise ConfigError(f"{out} is a file; expected a folder for models and results")
         if any((out / name).is_dir() for name in ("results", "rows")):
@@ -95,7 +104,8 @@ class Runner:
 
         view = view or RunView()
         chosen = [job for job in self.jobs if not names or job.method.name in names]
-        check_recipes([job.method for job in chosen])
+        if self.check_first:
+            _check_recipes(chosen)
         if overwrite:
             _discard(chosen)
         _check_earlier(chosen)
@@ -252,24 +262,19 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str =
     return found
 
 
-def check_recipes(methods: Sequence[Method]) -> None:
-    """Hold the recipes of all methods against every rule that needs no texts.
+def _check_recipes(jobs: Sequence[Job]) -> None:
+    """Check the recipes of all jobs against every rule that needs no texts.
 
     Raises:
         ConfigError: With every problem and its method.
     """
     problems = []
-    for method in methods:
-        if method.kind != RECIPE:
-            continue
-        try:
-            check(recipe_from_mapping(method.settings), read_encoder_facts)
-        except ConfigError as error:
-            problems += [f"variant '{method.name}': {problem}" for problem in error.problems]
+    for job in jobs:
+        if job.method.kind == RECIPE:
+            recipe, has_table = recipe_from_mapping(job.method.settings), bool(job.splits.labels)
+            try:
+                check(recipe, read_encoder_facts, has_label_table=has_table)
+            except ConfigError as error:
+                problems += [f"variant '{job.method.name}': {text}" for text in error.problems]
     if problems:
         raise ConfigError(problems)
-
-
-def encoder_layers(recipe: Recipe) -> int:
-    """Return the number of layers of a recipe's encoder."""
-    return read_encoder_facts(recipe).n_layers
