@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,14 @@ __all__ = [
     "PRESETS",
     "load_recipe",
     "parse_override",
+    "read_toml",
     "recipe_from_mapping",
     "recipe_names",
     "set_dotted",
+    "toml_names",
 ]
 
+_PACKAGE = "glocal.recipes"
 PRESETS = ("fast", "balanced", "best", "auto")  # from fastest to slowest, then the automatic choice
 
 
@@ -37,9 +40,7 @@ def recipe_names() -> list[str]:
         >>> recipe_names()[:4]
         ['fast', 'balanced', 'best', 'auto']
     """
-    folder = resources.files("glocal.recipes")
-    names = {f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml")}
-    return [*PRESETS, *sorted(names - set(PRESETS))]
+    return [*PRESETS, *(name for name in toml_names(_PACKAGE) if name not in PRESETS)]
 
 
 def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -89,7 +90,7 @@ def _read_with_parents(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     name = str(Path(name).resolve()) if name.endswith(".toml") else name
     if name in seen:
         raise ConfigError(f"recipes extend one another in a circle: {' → '.join([*seen, name])}")
-    mapping = _read_toml(name)
+    mapping = read_toml(name, recipe_names(), package=_PACKAGE, what="recipe")
     parent = mapping.pop("extends", None)
     if parent is None:
         return mapping
@@ -98,22 +99,36 @@ def _read_with_parents(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     return _merge(_read_with_parents(base, (*seen, name)), mapping)
 
 
-def _read_toml(name: str) -> dict[str, Any]:
-    path = Path(name)
+def toml_names(package: str) -> list[str]:
+    """Return the names of the TOML files in a package."""
+    folder = resources.files(package)
+    return sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml"))
+
+
+def read_toml(name: str, names: Sequence[str], *, package: str, what: str) -> dict[str, Any]:
+    """Read a TOML file by its name in a package, or by a path ending in .toml.
+
+    Args:
+        name: The name or the path.
+        names: The names there are.
+        package: The package with the named files.
+        what: The kind of file, for messages.
+
+    Raises:
+        ConfigError: If there is no such file, or it cannot be read.
+    """
     try:
-        if name in recipe_names():
-            return tomllib.loads(
-                (resources.files("glocal.recipes") / f"{name}.toml").read_text("utf-8")
-            )
-        if path.suffix == ".toml":
-            return tomllib.loads(path.read_text("utf-8"))
+        if name in names:
+            return tomllib.loads((resources.files(package) / f"{name}.toml").read_text("utf-8"))
+        if name.endswith(".toml"):
+            return tomllib.loads(Path(name).read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the recipe {path}: {error}") from error
+        raise ConfigError(f"cannot read the {what} {name}: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        raise ConfigError(f"{name} is not valid TOML: {error}") from error
     raise ConfigError(
-        f"there is no recipe '{name}'{did_you_mean(name, recipe_names())}; "
-        f"there are {', '.join(recipe_names())}, and a path must end in .toml"
+        f"there is no {what} '{name}'{did_you_mean(name, names)}; "
+        f"there are {', '.join(names)}, and a path must end in .toml"
     )
 
 

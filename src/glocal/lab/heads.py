@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ PARTITIONS: dict[str, tuple[float, ...]] = {
 }
 # EURLex-4K, Wiki10-31K, and up to Wiki-500K and Amazon-670K.
 LABEL_COUNTS = (3_956, 30_938, 131_073, 312_330, 501_008, 670_091)
-# Heading, style and attribute of each column.
+# Heading, style and key of each column.
 _SIZES: tuple[tuple[str, Style, str], ...] = (
     ("labels", "count", "labels"),
     ("head", "text", "head"),
@@ -84,34 +84,17 @@ def cost_ratio(sizes: Sequence[int], q: float, shares: Sequence[float]) -> float
 
 @dataclass(frozen=True)
 class HeadCost:
-    """Costs of one output layer at one number of labels; ratios are flat over this layer."""
+    """Costs of one output layer at one number of labels; ratios are to a flat layer."""
 
     labels: int
     head: str
     parameters: int
     parameters_formula: int
-    parameter_ratio: float
     parameter_ratio_formula: float
     step_ms: float
-    step_ratio: float
     step_ratio_formula: float
     predict_ms: float
-    predict_ratio: float
     peak_bytes: int | None
-
-    @property
-    def peak_megabytes(self) -> float | None:
-        """Peak memory in megabytes."""
-        return None if self.peak_bytes is None else self.peak_bytes / 1e6
-
-    def beside(self, flat: HeadCost) -> HeadCost:
-        """Return it with its measured ratios to the flat layer."""
-        return replace(
-            self,
-            parameter_ratio=flat.parameters / self.parameters,
-            step_ratio=flat.step_ms / self.step_ms,
-            predict_ratio=flat.predict_ms / self.predict_ms,
-        )
 
 
 def measure_heads(
@@ -141,13 +124,9 @@ def measure_heads(
     import torch
 
     from glocal.lab.head_bench import Workload
+    from glocal.predict.predict_options import choose_device
 
-    try:
-        place = torch.device(device)
-    except RuntimeError as error:
-        raise ConfigError(f"the device must be cpu, cuda or cuda:N, not '{device}'") from error
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("the device cuda was asked for, but PyTorch sees no GPU")
+    place = choose_device(device)
     most, fewest = max(map(len, PARTITIONS.values())), min(label_counts)
     if fewest < most:
         raise ConfigError(
@@ -171,11 +150,8 @@ def measure_heads(
 def _measure_all(
     workload: Workload, q: float, repeats: int, device: torch.device
 ) -> Iterator[HeadCost]:
-    flat = _measure(workload, "flat", FLAT, q=q, repeats=repeats, device=device)
-    yield flat
-    for name, partition in PARTITIONS.items():
-        row = _measure(workload, name, partition, q=q, repeats=repeats, device=device)
-        yield row.beside(flat)
+    for name, partition in {"flat": FLAT, **PARTITIONS}.items():
+        yield _measure(workload, name, partition, q=q, repeats=repeats, device=device)
 
 
 def _measure(
@@ -214,13 +190,10 @@ def _measure(
         head=name,
         parameters=sum(p.numel() for p in head.parameters()),
         parameters_formula=aplc_parameters(sizes, workload.width, q),
-        parameter_ratio=1.0,
         parameter_ratio_formula=parameter_ratio(sizes, q),
         step_ms=step_ms,
-        step_ratio=1.0,
         step_ratio_formula=cost_ratio(sizes, q, shares),
         predict_ms=1e3 * predict_seconds,
-        predict_ratio=1.0,
         peak_bytes=memory.bytes,
     )
 
@@ -249,20 +222,34 @@ class HeadCosts(Analysis):
             Table(
                 title,
                 [Column(name, style) for name, style, _ in fields],
-                [tuple(getattr(row, attribute) for *_, attribute in fields) for row in self.rows],
+                [tuple(record[key] for *_, key in fields) for record in self.records()],
             )
             for title, fields in both.items()
         ]
         tables[-1].note = self.note
         return tables
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return every row with how many times larger or slower the flat layer is."""
+        flat = {row.labels: row for row in self.rows if row.head == "flat"}
+        return [
+            {
+                **asdict(row),
+                "parameter_ratio": flat[row.labels].parameters / row.parameters,
+                "step_ratio": flat[row.labels].step_ms / row.step_ms,
+                "predict_ratio": flat[row.labels].predict_ms / row.predict_ms,
+                "peak_megabytes": row.peak_bytes and row.peak_bytes / 1e6,
+            }
+            for row in self.rows
+        ]
+
     def csv_table(self) -> Table:
         """Return all that was measured."""
-        return Table.from_records(self.heading, [asdict(row) for row in self.rows])
+        return Table.from_records(self.heading, self.records())
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {"note": self.note, "rows": [asdict(row) for row in self.rows]}
+        return {"note": self.note, "rows": self.records()}
 
     def plot(self, stem: Path) -> list[Path]:
         """Draw parameters and times over the number of labels."""

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from glocal.config import Recipe, load_recipe, parse_override
 from glocal.config.expert_names import check_expert_names
+from glocal.config.recipe_files import read_toml, toml_names
 from glocal.errors import ConfigError, did_you_mean
 from glocal.lab.experiment.jobs import Conditions, Job, Splits
 from glocal.lab.experiment.methods import recipe_method
@@ -40,6 +39,7 @@ __all__ = [
     "variant_runner",
 ]
 
+_PACKAGE = "glocal.recipes.tables"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # names become folders
 _TABLE_KEYS = {"title", "recipe", "parts", "published", "settings", "variants"}
 _VARIANT_KEYS = {"name", "title", "settings", "published"}
@@ -87,8 +87,7 @@ class VariantTable:
 
 def table_names() -> list[str]:
     """Return the names of the built-in tables."""
-    folder = resources.files("glocal.recipes.tables")
-    return sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".toml"))
+    return toml_names(_PACKAGE)
 
 
 def load_table(name_or_path: str) -> VariantTable:
@@ -97,7 +96,7 @@ def load_table(name_or_path: str) -> VariantTable:
     Raises:
         ConfigError: If there is no such table; or with every problem of the file.
     """
-    mapping = _read(name_or_path)
+    mapping = read_toml(name_or_path, table_names(), package=_PACKAGE, what="table")
     problems: list[str] = []
     table = _table(Path(name_or_path).name.removesuffix(".toml"), mapping, problems)
     if problems:
@@ -195,24 +194,6 @@ def _as_overrides(settings: Mapping[str, Any]) -> list[str]:
 
 
 # --- reading ---------------------------------------------------------------------------------
-
-
-def _read(name: str) -> dict[str, Any]:
-    try:
-        if name in table_names():
-            return tomllib.loads(
-                (resources.files("glocal.recipes.tables") / f"{name}.toml").read_text("utf-8")
-            )
-        if name.endswith(".toml"):
-            return tomllib.loads(Path(name).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the table {name}: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name} is not valid TOML: {error}") from error
-    raise ConfigError(
-        f"there is no table '{name}'{did_you_mean(name, table_names())}; there are "
-        f"{', '.join(table_names())}, and a path must end in .toml"
-    )
 
 
 def _table(name: str, mapping: Mapping[str, Any], problems: list[str]) -> VariantTable:

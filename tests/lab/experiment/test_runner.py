@@ -163,9 +163,14 @@ def test_a_folder_without_results_is_refused(tmp_path):
         small_runner(tmp_path, reuse=[tmp_path / "nowhere"]).run()
 
 
-@pytest.mark.parametrize("name", ["results", "rows"])
-def test_a_folder_of_an_older_version_is_refused(tmp_path, name):
-    (tmp_path / name).mkdir()
+@pytest.mark.parametrize(
+    "names", [["results/one.json", "models/one/glocal.toml"], ["benchmark.json"]]
+)
+def test_a_folder_of_an_older_version_is_refused(tmp_path, names):
+    small_runner(tmp_path)
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("{}")
     with pytest.raises(ConfigError, match="holds results of an older version"):
         small_runner(tmp_path)
 

@@ -73,7 +73,8 @@ class Runner:
         self.jobs, self.out, self.reuse, self.check_first = jobs, out, reuse, check_first
         if out.exists() and not out.is_dir():
             raise ConfigError(f"{out} is a file; expected a folder for models and results")
-        if any((out / name).is_dir() for name in ("results", "rows")):
+        studies = (out / "results").is_dir() and (out / "models").is_dir()
+        if studies or (out / "benchmark.json").is_file():
             raise ConfigError(
                 f"{out} holds results of an older version of glocal, which cannot be read; choose "
                 "another folder"
