@@ -40,7 +40,7 @@ _DIVERGENCE = "+divergence"
 
 
 class JobState(StrEnum):
-    """How far a job is."""
+    """The state of a job."""
 
     STARTED = "started"
     DONE = "done"
@@ -156,7 +156,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class Conditions:
-    """How jobs are run.
+    """The conditions that jobs are run under.
 
     Attributes:
         device: Where recipes compute.
@@ -178,13 +178,13 @@ class Result:
     """A job's state and measurements.
 
     Attributes:
-        method: What was trained.
-        state: How far the job is.
+        method: The trained method.
+        state: The state of the job.
         trained_on: Fingerprint of method and training data.
         measured_on: Fingerprint of the texts measured on.
         split: Name of the split measured on.
         data: Size and source of each split, and their fingerprint.
-        conditions: How the job was run.
+        conditions: The conditions it was run under.
         error: Why it failed.
         cost: Seconds, bytes and speeds; see `measure`.
         report: The evaluation report.
@@ -293,7 +293,7 @@ class Job:
     Attributes:
         blank: Its result before anything is measured.
         splits: The texts.
-        folder: Where everything about it goes.
+        folder: The job's folder.
     """
 
     blank: Result
@@ -313,10 +313,10 @@ class Job:
         """Make a job with its fingerprints.
 
         Args:
-            method: What to train.
+            method: The method to train.
             splits: The texts.
-            conditions: How to run it.
-            folder: Where everything about it goes.
+            conditions: The conditions to run it under.
+            folder: The job's folder.
             keyed: Append digits of the fingerprints to the folder's name, so that jobs of other
                 settings or texts have other folders.
         """
@@ -338,12 +338,12 @@ class Job:
 
     @property
     def method(self) -> Method:
-        """What to train."""
+        """The method to train."""
         return self.blank.method
 
     @property
     def conditions(self) -> Conditions:
-        """How to run it."""
+        """The conditions to run it under."""
         return self.blank.conditions
 
     @property

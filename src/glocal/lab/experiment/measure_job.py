@@ -46,7 +46,7 @@ def measure_job(job: Job, listener: JobListener) -> Result:
     """Train a job's method, predict the texts measured on, and evaluate.
 
     Args:
-        job: What to do; predictions of timed jobs stay in its folder.
+        job: The job; predictions of timed jobs stay in its folder.
         listener: Receives the events.
     """
     splits, timed = job.splits, job.conditions.timed

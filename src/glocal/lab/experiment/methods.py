@@ -52,7 +52,7 @@ class Method:
         """Everything that changes the trained model: settings, seed and library version."""
         if self.kind == BASELINE:
             return [self.library, self.source, dict(self.settings), self.seed]
-        # Defaults are left out, so that an option added later does not change the identity.
+        # Defaults are omitted, so that an option added later does not change the identity.
         chosen = _without_defaults(self.settings, recipe_to_mapping(Recipe()))
         chosen.pop("description", None)
         return [self.library, chosen]

@@ -3,7 +3,7 @@
 - run again, it skips finished jobs, resumes interrupted ones and tries failed ones again; where
   only the texts measured on have changed, a trained model is measured without training;
 - a result that other jobs have of the same settings and texts is copied (`reuse`);
-- a job that fails is recorded with its reason, and the others go on;
+- a job that fails is recorded with its reason, and the others continue;
 - jobs run in this process, or in child processes (`children`), so that seconds, memory and a crash
   are the job's alone.
 """
