@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -58,6 +59,22 @@ def test_trains_then_skips_and_writes_everything(ablate, table, tmp_path):
     document = json.loads(again.stdout)
     assert [variant["state"] for variant in document["variants"]] == ["done", "done"]
     assert document == json.loads((out / "pair.json").read_text(encoding="utf-8"))
+
+
+def test_other_settings_name_the_option_that_starts_from_scratch(ablate, table):
+    arguments = ["--only", "one", "--no-plots", "-s", "train.epochs=1"]
+    assert ablate(table, *arguments).exit_code == 0
+    result = ablate(table, *arguments, "-s", "train.epochs=2")
+    assert result.exit_code == 1
+    assert "was trained with train.epochs=1 (now 2)" in result.stderr
+    assert "add --overwrite to start from scratch" in result.stderr
+
+
+def test_missing_matplotlib_names_the_option_without_plots(ablate, table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = ablate(table)
+    assert result.exit_code == 1
+    assert "add --no-plots to continue without them" in result.stderr
 
 
 def test_only_one_variant_on_dev_without_plots(ablate, table, tmp_path):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from glocal.data.atomic import atomic_write
-from glocal.errors import require
+from glocal.errors import MissingExtraError, Remedy, require
 
 __all__ = ["Panel", "Point", "bar_plot", "check_plots", "dot_plot", "line_plot", "scatter"]
 
@@ -26,19 +26,15 @@ _LIGHT = {"ground": "#ffffff", "ink": "#1f1f1f", "soft": "#d9d9d9",
 _DARK = {"ground": "#16181d", "ink": "#e8e8e8", "soft": "#3a3d45",
          "series": ("#56b4e9", "#ff9d4d", "#2fd19f", "#f0a3cc", "#f0e442", "#b0b0b0")}  # fmt: skip
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_DPI = 160
 
 Theme = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes.
+    """One pair of axes: the name of a measure and the values of each series.
 
-    Attributes:
-        label: Name of the measure.
-        series: Values of each series by its name.
-        log: Use a logarithmic scale, if all values are above 0.
+    With `log` the scale is logarithmic, if all values are above 0.
     """
 
     label: str
@@ -48,7 +44,11 @@ class Panel:
 
 def check_plots() -> None:
     """Check that matplotlib is installed, before any work is done for plots."""
-    require("matplotlib", extra="plots", purpose="plots (which can be turned off)")
+    try:
+        require("matplotlib", extra="plots", purpose="plots")
+    except MissingExtraError as error:
+        remedies = [Remedy("plots", "continue without them", "False")]
+        raise MissingExtraError(error.message, remedies=remedies) from error
 
 
 def line_plot(
@@ -183,7 +183,7 @@ def _save(
     written = []
     for suffix, theme in (("", _LIGHT), ("-dark", _DARK)):
         with matplotlib.rc_context(_rc(theme)):
-            figure = figures.Figure(figsize=size, dpi=_DPI, layout="constrained")
+            figure = figures.Figure(figsize=size, dpi=160, layout="constrained")
             draw(figure, theme)
             figure.suptitle(title, fontsize=11, x=0.01, ha="left", color=theme["ink"])
             if note:
@@ -218,7 +218,7 @@ def _rc(theme: Theme) -> dict[str, Any]:
 WIDTH, HEIGHT = 640, 460
 LEFT, RIGHT, TOP, BOTTOM = 58, 16, 14, 48  # margins
 LETTER, LINE, GAP = 6.5, 14, 5  # size of the labels' type, and room between two of them
-RADIUS = 5
+RADIUS = 5  # of a point
 REACH = 4.0  # the axis goes this many times as far below the median as the best is above it
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom

@@ -22,7 +22,7 @@ from typing import Any
 from glocal.config import recipe_from_mapping
 from glocal.config.resolve import check
 from glocal.encoders.read_facts import read_encoder_facts
-from glocal.errors import ConfigError, DataError, GlocalError, Interrupted
+from glocal.errors import ConfigError, DataError, GlocalError, Interrupted, Remedy
 from glocal.lab.experiment.jobs import Job, JobListener, JobState, Result
 from glocal.lab.experiment.methods import RECIPE, Method
 
@@ -245,11 +245,11 @@ def _check_earlier(jobs: Sequence[Job]) -> None:
             changed.append(f"{earlier.method.library} (now {now.method.library})")
         problems.append(
             f"'{job.method.name}' in {job.folder} was trained with "
-            f"{', '.join(changed) or 'other training or dev texts'}; repeat the command as it was, "
-            "choose another output folder, or overwrite the results"
+            f"{', '.join(changed) or 'other training or dev texts'}; give the same settings and "
+            "texts, or another output folder"
         )
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(problems, remedies=[Remedy("overwrite", "start from scratch")])
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:
