@@ -124,6 +124,16 @@ def test_ctrl_c_keeps_finished_results(tmp_path, worker):
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
 
 
+def test_an_error_of_the_view_ends_the_children(tmp_path, worker):
+    class Broken(Stop):
+        def on_progress(self, stage, seconds, percent):
+            raise OSError("the terminal is gone")
+
+    worker(SLEEP)
+    with pytest.raises(OSError, match="the terminal is gone"):
+        svm_runner(tmp_path).run(children=1, view=Broken("starting"))
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("ctrl_c")
 def test_a_stopped_training_continues(tmp_path):

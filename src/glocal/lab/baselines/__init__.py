@@ -1,5 +1,5 @@
 """Baselines: methods of other libraries, one file for each library.
 
-`baseline_registry.BASELINES` lists them. Each is fitted on a corpus and the label space a recipe
+`baselines.toml` lists them. Each is fitted on a corpus and the label space a recipe
 would have, and returns `Predictions` in that space, so that the same code measures everything.
 """

@@ -93,17 +93,21 @@ class _Children:
                 start_new_session=True,
             )
         started, reader, asked = time.monotonic(), LogReader(log), False
-        while process.poll() is None:
-            if self.kill.is_set():
-                process.kill()
-            elif self.stop.is_set() and not asked:
-                process.terminate()
-                asked = True
-            reader.read()
-            listener.on_progress(reader.stage, time.monotonic() - started, reader.percent)
-            time.sleep(_POLL_SECONDS)
-        shutil.rmtree(cache, ignore_errors=True)
-        return process.returncode
+        try:
+            while process.poll() is None:
+                if self.kill.is_set():
+                    process.kill()
+                elif self.stop.is_set() and not asked:
+                    process.terminate()
+                    asked = True
+                reader.read()
+                listener.on_progress(reader.stage, time.monotonic() - started, reader.percent)
+                time.sleep(_POLL_SECONDS)
+            return process.returncode
+        finally:
+            process.kill()  # nothing happens if it has ended
+            process.wait()
+            shutil.rmtree(cache, ignore_errors=True)
 
 
 def run_in_children(jobs: Sequence[Job], children: int, *, out: Path, view: RunView) -> None:
@@ -129,11 +133,13 @@ def run_in_children(jobs: Sequence[Job], children: int, *, out: Path, view: RunV
                 for future in as_completed(futures):
                     if (result := future.result()) is not None:
                         view.on_end(result, kept=False)
-            except KeyboardInterrupt:
+            except BaseException as error:
                 processes.stop.set()
                 with contextlib.suppress(KeyboardInterrupt):
                     wait(futures)
                 processes.kill.set()
+                if not isinstance(error, KeyboardInterrupt):
+                    raise
     if processes.stop.is_set():
         raise Interrupted(
             "stopped; finished results are kept, and the same command continues from here"
