@@ -36,6 +36,7 @@ __all__ = [
     "Remedy",
     "TrainingError",
     "did_you_mean",
+    "no_such",
     "require",
 ]
 
@@ -162,3 +163,9 @@ def did_you_mean(name: str, valid: Iterable[str]) -> str:
     """Return a hint at the valid name nearest to a wrong one, or an empty string."""
     close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
     return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def no_such(kind: str, name: str, valid: Iterable[str]) -> str:
+    """Return the message for an unknown name, with the nearest valid one and all of them."""
+    names = list(valid)
+    return f"there is no {kind} '{name}'{did_you_mean(name, names)}; there are {', '.join(names)}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from glocal.config.checking import build_section
 from glocal.config.settings import Recipe
-from glocal.errors import ConfigError, did_you_mean
+from glocal.errors import ConfigError, no_such
 
 __all__ = [
     "PRESETS",
@@ -126,10 +126,7 @@ def read_toml(name: str, names: Sequence[str], *, package: str, what: str) -> di
         raise ConfigError(f"cannot read the {what} {name}: {error}") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name} is not valid TOML: {error}") from error
-    raise ConfigError(
-        f"there is no {what} '{name}'{did_you_mean(name, names)}; "
-        f"there are {', '.join(names)}, and a path must end in .toml"
-    )
+    raise ConfigError(f"{no_such(what, name, names)}, and a path must end in .toml")
 
 
 def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

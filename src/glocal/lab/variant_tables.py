@@ -24,7 +24,7 @@ from typing import Any
 from glocal.config import Recipe, load_recipe, parse_override
 from glocal.config.expert_names import check_expert_names
 from glocal.config.recipe_files import read_toml, toml_names
-from glocal.errors import ConfigError, did_you_mean
+from glocal.errors import ConfigError, did_you_mean, no_such
 from glocal.lab.experiment.jobs import Conditions, Job, Splits
 from glocal.lab.experiment.methods import recipe_method
 from glocal.lab.experiment.runner import Runner
@@ -111,15 +111,8 @@ def select(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
         ConfigError: If no variant has a name, with the nearest one.
     """
     known = [variant.name for variant in variants]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ConfigError(
-            [
-                f"there is no variant '{name}'{did_you_mean(name, known)}; "
-                f"there are {', '.join(known)}"
-                for name in unknown
-            ]
-        )
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError([no_such("variant", name, known) for name in unknown])
     return [variant for variant in variants if not names or variant.name in names]
 
 

@@ -10,7 +10,7 @@ from importlib import metadata, resources
 from importlib.util import find_spec
 from typing import Any
 
-from glocal.errors import ConfigError, MissingExtraError, did_you_mean
+from glocal.errors import ConfigError, MissingExtraError, no_such
 from glocal.lab.baselines.baseline import Baseline
 
 __all__ = ["BASELINES", "PIP", "BaselineSpec", "baseline_spec", "build_baseline"]
@@ -79,10 +79,7 @@ def baseline_spec(name: str) -> BaselineSpec:
         ConfigError: If there is none, with the nearest one.
     """
     if name not in BASELINES:
-        raise ConfigError(
-            f"there is no baseline '{name}'{did_you_mean(name, BASELINES)}; "
-            f"there are {', '.join(BASELINES)}"
-        )
+        raise ConfigError(no_such("baseline", name, BASELINES))
     return BASELINES[name]
 
 

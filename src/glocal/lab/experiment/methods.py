@@ -14,7 +14,7 @@ from typing import Any
 
 from glocal._version import __version__
 from glocal.config import Recipe, load_recipe, recipe_names, recipe_to_mapping
-from glocal.errors import ConfigError, did_you_mean
+from glocal.errors import ConfigError, no_such
 from glocal.lab.baselines.baseline_registry import BASELINES, baseline_spec
 
 __all__ = ["BASELINE", "RECIPE", "Method", "baseline_method", "choose_methods", "recipe_method"]
@@ -156,11 +156,8 @@ def choose_methods(
         except ConfigError as error:
             problems |= dict.fromkeys(error.problems)
     if not problems:
-        problems |= dict.fromkeys(
-            f"there is no row '{name}'{did_you_mean(name, found)}; there are {', '.join(found)}"
-            for name in only
-            if name not in found
-        )
+        unknown = [name for name in only if name not in found]
+        problems |= dict.fromkeys(no_such("row", name, found) for name in unknown)
     if problems:
         raise ConfigError(list(problems))
     return [method for name, method in found.items() if not only or name in only]
