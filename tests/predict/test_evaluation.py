@@ -276,7 +276,7 @@ def test_macro_metrics_cannot_be_compared_by_document(gold, experts):
 def render(report):
     console = Console(width=100, file=io.StringIO())
     for table in report_tables(report):
-        console.print(table.rich())
+        console.print(table)
     return console.file.getvalue()
 
 

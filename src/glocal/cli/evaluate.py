@@ -163,7 +163,7 @@ def print_report(report: EvaluationReport, *, title: str) -> None:
     out = console.stdout()
     out.print(title, style="bold")
     for table in report_tables(report):
-        out.print(table.rich())
+        out.print(table)
 
 
 def _as_dict(
