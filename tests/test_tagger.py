@@ -158,6 +158,7 @@ def test_a_threshold_alone_gives_every_label_that_reaches_it(fitted, monkeypatch
     for threshold in (0.0, float(np.median(everything.scores)), 0.3, 1.0):
         found = fitted.predict(texts, threshold=threshold)
         expected = everything.above(threshold)
+        assert fitted.predict(iter(texts), threshold=threshold) == found  # read once only
         assert found == [expected.label_ids(row) for row in range(len(texts))]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from glocal.config import Recipe
+from glocal.config import Recipe, load_recipe, recipe_from_mapping, recipe_to_mapping
 from glocal.config.recipe_files import set_dotted
 from glocal.errors import ConfigError, GlocalError, did_you_mean
 
-__all__ = ["Estimator", "NotFittedError", "merge_settings", "raise_not_fitted"]
+__all__ = ["Estimator", "NotFittedError", "overridden", "raise_not_fitted"]
 
 
 class NotFittedError(GlocalError, ValueError, AttributeError):
@@ -105,10 +106,22 @@ def raise_not_fitted(message: str) -> NoReturn:
     raise both(message)
 
 
-def merge_settings(mapping: dict[str, Any], overrides: Mapping[str, Any], prefix: str = "") -> None:
-    """Put dotted or nested overrides into nested mappings; unknown names stay, to be reported."""
+def overridden(recipe: str | Path | Recipe, overrides: Mapping[str, Any]) -> Recipe:
+    """Return a recipe, given itself or by name or path, with dotted or nested overrides.
+
+    Raises:
+        ConfigError: With every problem found.
+    """
+    recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
+    mapping = recipe_to_mapping(recipe)
+    _merge(mapping, overrides)
+    return recipe_from_mapping(mapping, source="overrides")
+
+
+def _merge(mapping: dict[str, Any], overrides: Mapping[str, Any], prefix: str = "") -> None:
+    """Set overrides in nested mappings; unknown names stay, to be reported."""
     for name, value in overrides.items():
         if isinstance(value, Mapping):
-            merge_settings(mapping, value, f"{prefix}{name}.")
+            _merge(mapping, value, f"{prefix}{name}.")
         else:
             set_dotted(mapping, f"{prefix}{name}", value)

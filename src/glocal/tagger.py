@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glocal.config import Recipe, load_recipe, recipe_from_mapping, recipe_to_mapping
+from glocal.config import Recipe
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import ConfigError, DataError, ModelError, Remedy
-from glocal.estimator import Estimator, NotFittedError, merge_settings, raise_not_fitted
+from glocal.estimator import Estimator, NotFittedError, overridden, raise_not_fitted
+from glocal.ranking.decision import Decision
 from glocal.tagger_files import TemporaryHome, read_files, read_settings, write_settings
 from glocal.terminal import TrainingProgress, open_console, progress_bar
-from glocal.text_inputs import as_corpus, as_texts
+from glocal.text_inputs import as_corpus, as_dev_corpus, as_texts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from glocal.predict.evaluation import EvaluationReport
     from glocal.predict.explain import TagExplanation
     from glocal.predict.predictor import Predictor
-    from glocal.ranking.decision import Decision
     from glocal.ranking.predictions import Predictions
     from glocal.train.listener import TrainListener
     from glocal.vocabulary.label_table import LabelTable
@@ -128,12 +128,7 @@ class Tagger(Estimator):
 
         recipe = self._resolve()
         corpus, whole_numbers = as_corpus(X, y)
-        if dev is not None and not (isinstance(dev, tuple | list) and len(dev) == 2):
-            raise DataError(
-                f"dev is of type {type(dev).__name__}; expected a pair (texts, labels), "
-                "as for training"
-            )
-        dev_corpus = None if dev is None else as_corpus(*dev, "dev")[0]
+        dev_corpus = as_dev_corpus(dev)
         if isinstance(label_table, str | Path):
             label_table = read_label_table(label_table)
         home = None if out else TemporaryHome()
@@ -162,12 +157,8 @@ class Tagger(Estimator):
             problems.append(f"threshold must be between 0 and 1, not {self.threshold!r}")
         if problems:
             raise ConfigError(problems)
-        recipe = self.recipe if isinstance(self.recipe, Recipe) else load_recipe(self.recipe)
-        mapping = recipe_to_mapping(recipe)
-        merge_settings(mapping, self.overrides or {})
-        if self.random_state is not None:
-            mapping["train"]["seed"] = int(self.random_state)
-        return recipe_from_mapping(mapping, source="overrides")
+        seed = {} if self.random_state is None else {"train.seed": int(self.random_state)}
+        return overridden(self.recipe, {**(self.overrides or {}), **seed})
 
     def _adopt(self, predictor: Predictor, path: Path, whole_numbers: bool) -> None:
         labels: list[Any] = list(predictor.labels.ids)
@@ -211,11 +202,10 @@ class Tagger(Estimator):
             >>> tagger.predict("an apple", threshold=0.0) == tagger.predict("an apple", k=2)
             True
         """
-        from glocal.ranking.decision import Decision
-
         if k is None and threshold is None and self.threshold is not None:
             k, threshold = min(self.k, self._n_labels()), self.threshold
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
+        single, X = isinstance(X, str), [X] if isinstance(X, str) else as_texts(X)
         if k is not None:
             found = self.predict_topk(X, k, **options).above(threshold or 0.0)
         elif threshold is not None:
@@ -225,7 +215,7 @@ class Tagger(Estimator):
         labels = [
             [self.classes_[index] for index in row[row >= 0].tolist()] for row in found.indices
         ]
-        return labels[0] if isinstance(X, str) else labels
+        return labels[0] if single else labels
 
     def predict_topk(
         self,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from glocal.data.corpus import Corpus
 
-__all__ = ["as_corpus", "as_label_lists", "as_texts"]
+__all__ = ["as_corpus", "as_dev_corpus", "as_label_lists", "as_texts"]
 
 
 def as_texts(X: Any, name: str = "X") -> list[str]:
@@ -67,6 +67,22 @@ def as_corpus(X: Any, y: Any, name: str = "X") -> tuple[Corpus, bool]:
     if not texts:
         raise DataError(f"{name} has no texts; expected at least one, with its labels")
     return Corpus.from_texts(texts, label_lists, source=name), kinds == {True}
+
+
+def as_dev_corpus(dev: Any) -> Corpus | None:
+    """Return held-out texts and labels, given as a pair, as a corpus.
+
+    Raises:
+        DataError: It is not a pair, or its texts or labels cannot be used.
+    """
+    if dev is None:
+        return None
+    if not isinstance(dev, tuple | list) or len(dev) != 2:
+        raise DataError(
+            f"dev is of type {type(dev).__name__}; expected a pair (texts, labels), as for training"
+        )
+    texts, labels = dev
+    return as_corpus(texts, labels, "dev")[0]
 
 
 def as_label_lists(y: Any) -> list[list[Any]]:
