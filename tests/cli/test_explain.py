@@ -49,6 +49,12 @@ def test_stdin(run, model):
     )
 
 
+def test_stdin_that_is_not_utf8(run, model):
+    result = run("explain", model, "-", input=b"caf\xe9")
+    assert result.exit_code == 1
+    assert "the text on stdin is not UTF-8 (byte 4)" in result.stderr
+
+
 def test_empty_text(run, model):
     result = run("explain", model, "  ")
     assert result.exit_code == 1

@@ -89,6 +89,13 @@ def test_empty_label_list(run, model, files, tmp_path):
     assert "one on each line" in result.stderr
 
 
+def test_label_list_that_is_not_utf8(run, model, files, tmp_path):
+    (tmp_path / "only.txt").write_bytes(b"red\ncaf\xe9\n")
+    result = run("predict", model, files.test, "--only", tmp_path / "only.txt")
+    assert result.exit_code == 1
+    assert "only.txt: not UTF-8 (byte 8)" in result.stderr
+
+
 def test_absent_label_list(run, model, files, tmp_path):
     result = run("predict", model, files.test, "--only", tmp_path / "absent.txt")
     assert result.exit_code == 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal.cli import console
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
@@ -46,8 +47,11 @@ def read_label_list(path: str | None) -> list[str] | None:
     """
     if path is None:
         return None
-    with open(path, encoding="utf-8-sig") as file:
-        ids = [line.strip() for line in file if line.strip()]
+    try:
+        lines = Path(path).read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 (byte {error.start + 1})", path=path) from error
+    ids = [line.strip() for line in lines if line.strip()]
     if not ids:
         raise ConfigError(f"{path} is empty; expected label ids, one on each line")
     return ids

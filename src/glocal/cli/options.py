@@ -172,7 +172,10 @@ def given_text(text: str) -> str:
     """
     from glocal.data.corpus import surrogate_in
 
-    content = sys.stdin.read() if text == "-" else text
+    try:
+        content = sys.stdin.buffer.read().decode() if text == "-" else text
+    except UnicodeDecodeError as error:
+        raise DataError(f"the text on stdin is not UTF-8 (byte {error.start + 1})") from error
     if not content.strip():
         raise DataError("the text is empty; give it as an argument, or - to read it from stdin")
     if problem := surrogate_in(content):

@@ -1,0 +1,19 @@
+import pytest
+
+from tests.cli.conftest import invoke
+from tests.fuzz import case, problem
+
+
+@pytest.fixture(scope="module")
+def fast(tmp_path_factory, files):
+    out = tmp_path_factory.mktemp("fuzz") / "fast"
+    assert invoke("train", files.train, "--recipe", "fast", "--out", out).exit_code == 0
+    return out
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_no_input_makes_a_command_fail_badly(fast, tmp_path, block):
+    for seed in range(50 * block, 50 * (block + 1)):
+        arguments, content = case(seed, tmp_path, fast)
+        found = problem(invoke(*arguments, input=content))
+        assert not found, f"seed {seed}: {arguments}: {found}"

@@ -1,0 +1,112 @@
+"""Random files, rows and options for the command line, all from a seed.
+
+`python -m tests.fuzz 10000` tries that many in one process; the tests try some. A command may
+refuse its input, but never with a traceback, a crash, an escape on the terminal or a fault of ours.
+"""
+
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+NAMES = (
+    *("a.jsonl", "a.csv", "a.tsv", "a.json", "a.txt", "a.parquet", "a.gz", "a.jsonl.gz", "a"),
+    *("a\x1b[31m.jsonl", "[bold].csv", "a b.tsv"),
+)
+PIECES = (
+    *(b'{"text": "the red fox", "labels": ["red", "fox"]}\n' for _ in range(4)),
+    b'{"id": 1, "text": null}\n',
+    b'{"id": "1", "text": "a blue dog", "labels": "blue;dog"}\n',
+    b'{"id": "1", "text": "\\u001b[31mdog", "labels": ["[/nope]"]}\n',
+    b'{"text": "\\ud800"}\n',
+    b'{"title": "a cat", "labels": {"a": 1}}\n',
+    b"text,labels\n",
+    b'"the red fox","red;fox"\n',
+    b'"never closed,red\n',
+    b"a text\t<http://red>\n",
+    b"2 3 4\n1,2 0:0.5 1:1\n",
+    b"__label__red the red fox\n",
+    *(
+        b"\xff\xfe",
+        b"\x00",
+        b"PAR1",
+        b"\x1f\x8b",
+        b"\x1b[2J",
+        b"[1, 2",
+        b"\n\n",
+        "é\u202e".encode(),
+    ),
+)
+OPTIONS = (
+    *("--skip-bad-rows", "--json", "-q", "--format=csv", "--format=annif", "--format=xmc-sparse"),
+    *("--text-field=title", "--text-field=", "--labels-field=text", "--id-field=text"),
+    *("--label-separator=", "--label-separator=,", "--format=nothing", "--threads=1"),
+)
+OF_COMMAND = {
+    "predict": ("--strict", "--to=csv", "--to=table", "--to=nothing", "-k=1", "-k=99", "--no-names",
+                "--batch-size=1", "--threshold=0.5", "--threshold=2", "--only=absent"),
+    "eval": ("-k=1", "-k=x", "--bands=few=1-", "--within-bands", "--threshold=nan"),
+    "inspect": ("--bands=few=1-5,many=6-", "--bands=x"),
+    "split": ("--fractions=0.5,0.5", "--fractions=2,3", "--to=parquet", "--seed=7", "--overwrite"),
+    "train": ("--recipe=fast", "--seed=1", "--epochs=1", "-s=seed=3", "-s=x", "--budget=1s"),
+}  # fmt: skip
+
+
+def case(seed, folder, model):
+    """The arguments and the standard input of one command; its file is written to the folder."""
+    chance = random.Random(seed)
+    content = b"".join(chance.choice(PIECES) for _ in range(chance.randint(0, 8)))
+    if chance.random() < 0.3:
+        content += chance.randbytes(chance.randint(1, 60))
+    path = folder / chance.choice(NAMES)
+    path.write_bytes(content)
+    command = chance.choice([*OF_COMMAND, "predict", "predict"])
+    options = chance.sample([*OPTIONS, *OF_COMMAND[command]], chance.randint(0, 3))
+    arguments = {
+        "predict": ["predict", model, chance.choice([path, "-"])],
+        "eval": ["eval", model, path],
+        "inspect": ["data", "inspect", path],
+        "split": ["data", "split", path, "--out", folder / "parts"],
+        "train": ["train", path, "--recipe=fast", "--out", folder / "model", "--overwrite"],
+    }[command]
+    return [*arguments, *options], content
+
+
+def problem(result):
+    """What a command must never do, in words; empty when all is well."""
+    output = result.stdout + result.stderr
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        return f"raises {result.exception!r}"
+    if result.exit_code not in (0, 1, 2):
+        return f"exits with {result.exit_code}"
+    if "Traceback" in output or "a fault in glocal" in output:
+        return f"fails: {output[-500:]}"
+    if set(output) & {"\x1b", "\x9b", "\u202e"}:
+        return "writes an escape"
+    if result.exit_code and not result.stderr and not result.stdout:
+        return "fails without a word"
+    return ""
+
+
+def main():
+    """Try many cases and print those that go wrong."""
+    from tests.cli.conftest import corpus_rows, invoke, write_jsonl
+
+    wrong = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        train = write_jsonl(folder / "train.jsonl", corpus_rows(64, 0))
+        made = invoke("train", train, "--recipe", "fast", "--out", folder / "fast")
+        assert made.exit_code == 0, made.output
+        for seed in range(int(sys.argv[1])):
+            arguments, content = case(seed, folder, folder / "fast")
+            found = problem(invoke(*arguments, input=content))
+            wrong += bool(found)
+            if found:
+                sys.stdout.write(json.dumps([seed, *map(str, arguments), found]) + "\n")
+    sys.stdout.write(f"{wrong} of {sys.argv[1]} cases went wrong\n")
+
+
+if __name__ == "__main__":
+    main()
