@@ -57,7 +57,7 @@ def test_trains_then_skips_and_writes_everything(ablate, table, tmp_path):
     assert "done before" in again.stderr
     assert before == {p: p.stat().st_mtime_ns for p in before}
     document = json.loads(again.stdout)
-    assert [variant["state"] for variant in document["variants"]] == ["done", "done"]
+    assert [variant["status"] for variant in document["variants"]] == ["done", "done"]
     assert document == json.loads((out / "pair.json").read_text(encoding="utf-8"))
 
 
@@ -121,7 +121,7 @@ def test_a_failed_variant_is_reported_and_the_others_kept(ablate, table, tmp_pat
     assert "1 of 2 variants failed: two" in result.stderr
     assert "no more memory" in result.stdout.replace("\n", " ")
     document = json.loads((tmp_path / "out" / "pair.json").read_text(encoding="utf-8"))
-    assert [v["state"] for v in document["variants"]] == ["done", "failed"]
+    assert [v["status"] for v in document["variants"]] == ["done", "failed"]
 
 
 @pytest.mark.parametrize(

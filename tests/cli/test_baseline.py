@@ -41,7 +41,7 @@ def test_a_library_that_is_missing_is_listed_with_its_pip_line(run, monkeypatch)
 
 def test_measures_quality_and_cost(svm):
     _, row = svm
-    assert row["state"] == "done"
+    assert row["status"] == "done"
     assert row["report"]["scores"]["combined"]["P@1"] > 0.9
     assert row["dev"]["P@1"] > 0.9
     cost = row["cost"]

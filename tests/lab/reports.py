@@ -29,7 +29,7 @@ def random_report(seed=0, experts=(), *, ks=(1, 3, 5), bands=None):
 
 def random_result(name, title, seed=0, experts=(), **changes):
     known = {
-        "state": JobState.DONE,
+        "status": JobState.DONE,
         "split": "test",
         "cost": {"train_seconds": 12.5},
         "report": random_report(seed, experts).to_dict(),
@@ -40,4 +40,4 @@ def random_result(name, title, seed=0, experts=(), **changes):
 
 
 def failed_result(name, title, error):
-    return random_result(name, title, state=JobState.FAILED, error=error, report={}, cost={})
+    return random_result(name, title, status=JobState.FAILED, error=error, report={}, cost={})

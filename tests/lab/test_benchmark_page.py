@@ -67,8 +67,8 @@ def row(out, name, quality, *, kind="baseline", seconds=10.0, overrides=(), **ch
 def page(tmp_path):
     row(tmp_path, "weak", 0.5)
     row(tmp_path, "strong", 0.8, kind="recipe", seconds=300.0)
-    row(tmp_path, "broken", 0.1, state=JobState.FAILED, error="it <broke>")
-    row(tmp_path, "running", 0.1, state=JobState.STARTED)
+    row(tmp_path, "broken", 0.1, status=JobState.FAILED, error="it <broke>")
+    row(tmp_path, "running", 0.1, status=JobState.STARTED)
     return ResultsPage(tmp_path, metric="nDCG@5")
 
 
@@ -139,7 +139,7 @@ def test_a_folder_without_rows_is_not_a_page(tmp_path):
 
 
 def test_a_page_without_rows_says_what_failed(tmp_path):
-    row(tmp_path, "broken", 0.1, state=JobState.FAILED, error="no")
+    row(tmp_path, "broken", 0.1, status=JobState.FAILED, error="no")
     page = ResultsPage(tmp_path, metric="P@5")
     assert page.tables() == []
     assert "broken" in page.html()

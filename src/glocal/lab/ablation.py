@@ -209,7 +209,7 @@ class Ablation(Analysis):
             head = {
                 "variant": run.name,
                 "title": run.title,
-                "status": run.state,
+                "status": run.status,
                 "split": run.split,
             }
             if not run.is_done:

@@ -26,7 +26,7 @@ import json, sys
 from pathlib import Path
 folder = Path(sys.argv[1])
 result = json.loads((folder / "job.json").read_text())["result"]
-(folder / "result.json").write_text(json.dumps({**result, "format": 1, "state": "done"}))
+(folder / "result.json").write_text(json.dumps({**result, "format": 1, "status": "done"}))
 """
 CRASH = "import os, sys; sys.stderr.write('boom\\n'); sys.stderr.flush(); os._exit(3)"
 SLEEP = "import time; time.sleep(60)"
@@ -56,19 +56,19 @@ def test_a_crash_becomes_the_results_error(tmp_path, worker):
 def test_one_crash_does_not_stop_the_others(tmp_path, worker):
     worker(f"import sys\nif 'matched' in sys.argv[1]:\n    {CRASH}\nelse:\n    exec({DONE!r})")
     rows = svm_runner(tmp_path).run(children=1)
-    assert [(row.name, row.state) for row in rows] == [("svm", "done"), ("svm-matched", "failed")]
+    assert [(row.name, row.status) for row in rows] == [("svm", "done"), ("svm-matched", "failed")]
 
 
 def test_several_at_a_time(tmp_path, worker):
     worker(DONE)
-    assert [row.state for row in svm_runner(tmp_path).run(children=2)] == ["done", "done"]
+    assert [row.status for row in svm_runner(tmp_path).run(children=2)] == ["done", "done"]
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}  # no texts are left
 
 
 def test_a_killed_process_is_a_failed_variant(tmp_path, worker):
     worker("import os; os.kill(os.getpid(), 9)")
     results = small_runner(tmp_path).run(children=2)
-    assert [result.state for result in results] == ["failed", "failed"]
+    assert [result.status for result in results] == ["failed", "failed"]
     assert "status -9 (out of memory?)" in results[0].error
 
 
@@ -119,7 +119,7 @@ def test_ctrl_c_keeps_finished_results(tmp_path, worker):
     worker(SLEEP)
     with pytest.raises(Interrupted, match="finished results are kept"):
         svm_runner(tmp_path).run(children=1, view=Stop("starting"))
-    states = {path.name: Result.load(path).state for path in (tmp_path / "runs").iterdir()}
+    states = {path.name: Result.load(path).status for path in (tmp_path / "runs").iterdir()}
     assert sorted(states.values()) == ["done", "started"]
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
 

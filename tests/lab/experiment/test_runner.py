@@ -31,7 +31,7 @@ class Seen(RunView):
         return super().start(number, total, method)
 
     def on_end(self, result, *, kept):
-        self.ended.append((result.name, result.state, kept))
+        self.ended.append((result.name, result.status, kept))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLOCAL_CACHE", str(out / "cache"))
         results = small_runner(out).run()
-    assert [result.state for result in results] == ["done", "done"]
+    assert [result.status for result in results] == ["done", "done"]
     return out
 
 
@@ -143,17 +143,17 @@ def test_a_result_with_divergence_serves_an_experiment_without(finished, no_trai
     assert pair.report == two.report
 
 
-@pytest.mark.parametrize("state", [JobState.STARTED, JobState.FAILED])
-def test_a_job_started_here_and_finished_there_is_reused(finished, no_training, tmp_path, state):
+@pytest.mark.parametrize("status", [JobState.STARTED, JobState.FAILED])
+def test_a_job_started_here_and_finished_there_is_reused(finished, no_training, tmp_path, status):
     runner = small_runner(tmp_path, reuse=[finished])
     job = job_of(runner, "one")
-    replace(job.blank, state=state).save(job.folder)
-    assert [result.state for result in runner.run(["one"])] == ["done"]
+    replace(job.blank, status=status).save(job.folder)
+    assert [result.status for result in runner.run(["one"])] == ["done"]
 
 
 def test_numbers_on_other_texts_do_not_prevent_reuse(finished, no_training, tmp_path):
     other = job_of(small_runner(tmp_path, splits=small_splits(test=tiny_corpus(5, 9))), "one")
-    replace(other.blank, state=JobState.DONE).save(other.folder)
+    replace(other.blank, status=JobState.DONE).save(other.folder)
     (one,) = small_runner(tmp_path, reuse=[finished]).run(["one"])
     assert one.report["documents"]["given"] == 12
 
@@ -194,7 +194,7 @@ def test_a_failing_job_does_not_lose_the_others(tmp_path, monkeypatch):
 
     monkeypatch.setattr(glocal.train.run, "fit", fails_once)
     one, two = small_runner(tmp_path).run()
-    assert (one.state, one.error) == ("failed", "RuntimeError: out of memory")
+    assert (one.status, one.error) == ("failed", "RuntimeError: out of memory")
     assert two.is_done
     monkeypatch.setattr(glocal.train.run, "fit", fit)
     view = Seen()
@@ -214,7 +214,7 @@ def test_an_interrupted_job_resumes_to_the_same_result(tmp_path, finished):
     runner = small_runner(tmp_path)
     with pytest.raises(Interrupted, match="stopped while training 'one'"):
         runner.run(view=Stopping())
-    assert [result.state for result in runner.results()] == ["started"]
+    assert [result.status for result in runner.results()] == ["started"]
     folder = tmp_path / "runs" / "one"
     assert list((folder / "model.run").glob("checkpoint-*"))
     spent = json.loads((folder / "spent.json").read_text())["wall"]

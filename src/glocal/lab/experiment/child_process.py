@@ -72,7 +72,7 @@ class _Children:
         if self.stop.is_set():
             return None
         error = _crash(status, job.folder / "log.txt")
-        result = replace(job.blank, state=JobState.FAILED, error=error)
+        result = replace(job.blank, status=JobState.FAILED, error=error)
         result.save(job.folder)
         return result
 

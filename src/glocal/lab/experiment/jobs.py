@@ -179,7 +179,7 @@ class Result:
 
     Attributes:
         method: The trained method.
-        state: The state of the job.
+        status: The state of the job, as in `JobState`.
         trained_on: Fingerprint of method and training data.
         measured_on: Fingerprint of the texts measured on.
         split: Name of the split measured on.
@@ -195,7 +195,7 @@ class Result:
     """
 
     method: Method
-    state: str
+    status: str
     trained_on: str
     measured_on: str
     split: str = ""
@@ -222,12 +222,12 @@ class Result:
     @property
     def is_done(self) -> bool:
         """Whether everything was measured."""
-        return self.state == JobState.DONE
+        return self.status == JobState.DONE
 
     @property
     def has_failed(self) -> bool:
         """Whether an error ended it."""
-        return self.state == JobState.FAILED
+        return self.status == JobState.FAILED
 
     @property
     def parts(self) -> list[str]:

@@ -74,7 +74,7 @@ def measure_job(job: Job, listener: JobListener) -> Result:
     )
     return replace(
         job.blank,
-        state=JobState.DONE,
+        status=JobState.DONE,
         cost=cost,
         report=report.to_dict(),
         dev=_keep_predictions(job, fitted.labels, found, on_dev) if timed else {},

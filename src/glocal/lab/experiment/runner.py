@@ -162,7 +162,7 @@ def run_job(job: Job, listener: JobListener) -> Result:
         logger.debug("%s failed", job.method.name, exc_info=True)
         first = (str(error).splitlines() or [""])[0]
         reason = first if isinstance(error, GlocalError) else f"{type(error).__name__}: {first}"
-        result = replace(job.blank, state=JobState.FAILED, error=reason)
+        result = replace(job.blank, status=JobState.FAILED, error=reason)
     result.save(job.folder)
     _free_memory()
     return result
