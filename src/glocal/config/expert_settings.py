@@ -139,6 +139,8 @@ class SparseConfig:
         cost: SVM cost C.
         iterations: Iterations of the conjugate gradient solver.
         cluster_size: Most labels trained together on shared texts.
+        negatives: Texts that labels are trained against: those a first model takes for their
+            cluster (matched), or random ones alone (auto: decided on held-out training texts).
         beam: Clusters whose labels use a text as a negative, for each text.
         sample: Random negative texts added for every cluster.
         threshold: Weights smaller than this are dropped.
@@ -155,6 +157,7 @@ class SparseConfig:
     cost: float = option(1.0, above=0)
     iterations: int = option(12, at_least=1)
     cluster_size: int = option(64, at_least=2)
+    negatives: str = option("auto", choices=("auto", "matched", "random"))
     beam: int = option(10, at_least=1)
     sample: int = option(1000, at_least=0)
     threshold: float = option(0.05, at_least=0)

@@ -3,7 +3,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from glocal.companions.sparse.platt import calibrate, fit_scaling, held_out_texts
-from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from tests.companions.sparse.made_up import corpus, label_space
 
 
@@ -47,3 +47,18 @@ def test_calibrated_scores_keep_their_order():
     np.testing.assert_array_equal(before[0], after[0])
     share = (1 / (1 + np.exp(-after[1]))).mean()
     assert share == pytest.approx(gold[:, :5].toarray().mean(), abs=0.01)
+
+
+def test_groups_have_a_slope_of_their_own():
+    rng = np.random.default_rng(0)
+    n_texts, n_labels = 4000, 6
+    features = csr_matrix(rng.normal(size=(n_texts, 8)).astype(np.float32))
+    own = csr_matrix(rng.normal(size=(8, n_labels)).astype(np.float32))
+    shared = csr_matrix(rng.normal(size=(8, 2)).astype(np.float32))
+    of = np.array([0, 1, 0, 1, 0, 1], dtype=np.int32)
+    true = (features @ own).toarray() * 0.5 + (features @ shared).toarray()[:, of] * 2.0
+    gold = csr_matrix((rng.random(true.shape) < 1 / (1 + np.exp(-true))).astype(np.float32))
+    scorer = LinearScorer(own, np.zeros(n_labels, np.float32), LabelGroups(shared, of))
+    scaled = calibrate(scorer, features, gold, threads=1)
+    assert scaled.weights.data / own.data == pytest.approx(0.5, abs=0.05)
+    assert scaled.groups.weights.data / shared.data == pytest.approx(2.0, abs=0.1)

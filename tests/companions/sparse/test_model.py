@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from glocal.companions.sparse import sparse_training as training_module
 from glocal.companions.sparse.sparse_model import SparseModel
+from glocal.companions.sparse.sparse_scoring import LinearScorer
+from glocal.companions.sparse.sparse_training import LinearTrainer
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError, ModelError, NewerFormatError
 from glocal.vocabulary.label_space import LabelSpace
@@ -56,6 +59,97 @@ def test_every_text_for_every_label_when_labels_are_few(train, labels, monkeypat
 def test_matchers_of_matchers(train, labels):
     model = SparseModel.fit(train, labels, replace(SMALL, cluster_size=2, beam=1))
     assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.95
+
+
+@pytest.fixture(scope="module")
+def grouped(train, labels):
+    """A model of labels that share the weights of their clusters."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_module, "DIRECT_LABELS", 3)
+        return SparseModel.fit(train, labels, replace(SMALL, negatives="random", beam=1))
+
+
+def test_random_negatives_and_the_scores_of_clusters(grouped, labels):
+    assert grouped.scorer.groups is not None
+    assert precision_at_1(grouped, labels, corpus(100, seed=1)) > 0.95
+
+
+def test_matched_negatives_need_no_clusters_at_prediction(model, train, labels):
+    assert model.scorer.groups is None
+    matched = SparseModel.fit(train, labels, replace(SMALL, negatives="matched"))
+    np.testing.assert_array_equal(matched.scorer.weights.data, model.scorer.weights.data)
+
+
+@pytest.mark.parametrize(("trusted", "is_grouped"), [(0.0, False), (1.01, True)])
+def test_clusters_of_held_out_texts_decide(monkeypatch, train, labels, trusted, is_grouped):
+    monkeypatch.setattr(training_module, "TRUSTED_RECALL", trusted)
+    model = SparseModel.fit(train, labels, SMALL)
+    assert (model.scorer.groups is not None) == is_grouped
+
+
+def test_the_recall_of_clusters(train, labels):
+    gold = labels.encode(train)[:, : len(labels)]
+    features = csr_matrix(gold.toarray())  # a text's features are its labels
+    config = replace(SMALL, negatives="matched", beam=1)
+    trainer = LinearTrainer(features, gold, config, held_out=(features, gold))
+    of = trainer._group_of()
+    perfect = csr_matrix((of[:, None] == np.arange(of.max() + 1)).astype(np.float32))
+    scorer = LinearScorer(perfect, np.zeros(of.max() + 1, np.float32))
+    expected = []
+    for own in np.split(of[gold.indices], gold.indptr[1:-1]):
+        votes = np.bincount(own, minlength=of.max() + 1)
+        expected += (own == votes.argmax()).tolist()
+    assert trainer._recall(scorer) == pytest.approx(np.mean(expected))
+
+
+def test_a_grouped_model_is_the_same_when_saved(grouped, tmp_path):
+    grouped.save(tmp_path / "sparse")
+    loaded = SparseModel.load(tmp_path / "sparse")
+    texts = corpus(9, seed=5).texts()
+    for before, after in zip(grouped.topk(texts, 5), loaded.topk(texts, 5), strict=True):
+        np.testing.assert_array_equal(before, after)
+    np.save(tmp_path / "sparse" / "groups-of.npy", np.full(12, 99, np.int32))
+    with pytest.raises(ModelError, match="do not belong together"):
+        SparseModel.load(tmp_path / "sparse")
+
+
+def test_a_model_of_the_first_format_is_read(model, tmp_path):
+    model.save(tmp_path / "sparse")
+    path = tmp_path / "sparse" / "sparse.json"
+    about = json.loads(path.read_text())
+    del about["n_groups"], about["config"]["negatives"]
+    path.write_text(json.dumps(about | {"format": 1}))
+    texts = corpus(9, seed=5).texts()
+    loaded = SparseModel.load(tmp_path / "sparse")
+    for before, after in zip(model.topk(texts, 5), loaded.topk(texts, 5), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_threads_do_not_change_a_grouped_model(grouped, train, labels):
+    config = replace(SMALL, negatives="random", beam=1)
+    other = SparseModel.fit(train, labels, config, threads=2)
+    np.testing.assert_array_equal(other.scorer.weights.data, grouped.scorer.weights.data)
+    np.testing.assert_array_equal(
+        other.scorer.groups.weights.data, grouped.scorer.groups.weights.data
+    )
+
+
+def test_a_grouped_explanation_sums_to_the_log_odds(grouped):
+    text = "Title Sign4a\nsign4a, sign4b and common5, nothing else"
+    for label in range(grouped.n_labels):
+        parts = grouped.explain(text, label)
+        total = grouped.scorer.biases[label] + sum(part.weight for part in parts)
+        assert total == pytest.approx(log_odds(grouped, text, label), abs=1e-4)
+
+
+def test_grouped_labels_without_training_texts_come_last(train):
+    labels = label_space(train, unseen=True)
+    config = replace(SMALL, negatives="random", beam=1, name_weight=0.0)
+    model = SparseModel.fit(train, labels, config)
+    unseen = labels.index["L99"]
+    assert model.scorer.groups.of[unseen] == -1
+    indices, _ = model.topk(["wholly unknown"], len(labels))
+    assert indices[0, -1] == unseen
 
 
 def test_labels_without_any_training_text_at_all():

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from glocal.companions.sparse import sparse_scoring as scoring
-from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 
 
 def scorer(n_labels=9, n_features=6):
@@ -42,3 +44,16 @@ def test_only_allowed_labels_come():
     by_text[np.arange(20), np.arange(20) % 9] = True
     indices, _ = top_labels(scorer(), texts(), 1, allowed=by_text)
     assert indices.ravel().tolist() == [i % 9 for i in range(20)]
+
+
+def test_groups_add_their_scores_to_their_labels():
+    model, features = scorer(), texts()
+    shared = np.random.default_rng(2).integers(-2, 3, (6, 2)).astype(np.float32)
+    of = np.array([0, 1, -1, 0, 1, 1, -1, 0, 0], dtype=np.int32)
+    grouped = replace(model, groups=LabelGroups(csr_matrix(shared), of))
+    whole = model.weights.toarray()
+    whole[:, of >= 0] += shared[:, of[of >= 0]]
+    dense = features.toarray() @ whole + model.biases
+    np.testing.assert_array_equal(grouped.scores(features), dense)
+    for label in range(9):
+        np.testing.assert_array_equal(grouped.label_weights(label), whole[:, label])

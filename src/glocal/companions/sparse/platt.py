@@ -9,12 +9,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from glocal.log_odds import sigmoid
 
 __all__ = ["calibrate", "fit_scaling", "held_out_texts"]
@@ -55,6 +56,9 @@ def held_out_texts(labels: Any, *, seed: int) -> NDArray[np.int64]:
 def calibrate(scorer: LinearScorer, features: Any, gold: Any, *, threads: int) -> LinearScorer:
     """Rescale a scorer so that its margins become log-odds.
 
+    What the labels' groups add has a slope of its own: how far a group tells its labels differs
+    from one corpus to the next.
+
     Args:
         scorer: The trained weights.
         features: (n, F) CSR matrix of held-out texts.
@@ -63,16 +67,33 @@ def calibrate(scorer: LinearScorer, features: Any, gold: Any, *, threads: int) -
     """
     best, margins = top_labels(scorer, features, BEST_LABELS, threads=threads)
     there = best >= 0
-    rows = np.repeat(np.arange(len(best)), there.sum(axis=1))
-    hits = np.asarray(gold[rows, best[there]]).ravel() > 0 if len(rows) else np.zeros(0, dtype=bool)
-    slope, shift = fit_scaling(margins[there], hits)
+    rows, labels = np.nonzero(there)[0], best[there]
+    hits = np.asarray(gold[rows, labels]).ravel() > 0 if len(rows) else np.zeros(0, dtype=bool)
+    if scorer.groups is None:
+        slope, shift = fit_scaling(margins[there], hits)
+        groups = None
+    else:
+        shared = _group_margins(scorer.groups, features, rows, labels)
+        own = margins[there] - shared
+        slope, group_slope, shift = _fit(np.stack([own, shared], axis=1), hits)
+        groups = replace(scorer.groups, weights=scorer.groups.weights * np.float32(group_slope))
     weights = scorer.weights.copy()
     weights.data *= np.float32(slope)
-    return LinearScorer(weights, np.float32(slope) * scorer.biases + np.float32(shift))
+    biases = np.float32(slope) * scorer.biases + np.float32(shift)
+    return LinearScorer(weights, biases, groups)
+
+
+def _group_margins(
+    groups: LabelGroups, features: Any, rows: NDArray[np.int64], labels: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return what the groups add to the scores of (text, label) pairs."""
+    by_group: NDArray[np.float32] = (features @ groups.weights).toarray()
+    group = groups.of[labels]
+    return np.where(group >= 0, by_group[rows, np.maximum(group, 0)], np.float32(0))
 
 
 def fit_scaling(margins: NDArray[np.floating[Any]], gold: NDArray[np.bool_]) -> tuple[float, float]:
-    """Fit slope and shift by maximum likelihood, with Newton's method.
+    """Fit slope and shift by maximum likelihood.
 
     Args:
         margins: Margins of (text, label) pairs.
@@ -81,27 +102,24 @@ def fit_scaling(margins: NDArray[np.floating[Any]], gold: NDArray[np.bool_]) -> 
     Returns:
         (slope, shift); the slope is positive.
     """
-    values = margins.astype(np.float64)
-    slope, shift = _USUAL_SLOPE, 0.0
-    for _ in range(_STEPS):
-        gradient, hessian = _derivatives(values, gold, slope, shift)
-        step = np.linalg.solve(hessian, gradient)
-        step *= min(1.0, 2.0 / max(1e-12, float(np.abs(step).max())))
-        slope, shift = max(0.1, slope - float(step[0])), shift - float(step[1])
-        if np.abs(step).max() < 1e-6:
-            break
+    slope, shift = _fit(margins[:, None], gold)
     return slope, shift
 
 
-def _derivatives(
-    values: NDArray[np.float64], gold: NDArray[np.bool_], slope: float, shift: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    probability = sigmoid(slope * values + shift)
-    error = probability - gold
-    spread = probability * (1 - probability)
-    gradient = np.array(
-        [error @ values + _PULL * (slope - _USUAL_SLOPE), error.sum() + _PULL * shift]
-    )
-    crossed = spread @ values
-    hessian = np.array([[spread @ values**2 + _PULL, crossed], [crossed, spread.sum() + _PULL]])
-    return gradient, hessian
+def _fit(parts: NDArray[np.floating[Any]], gold: NDArray[np.bool_]) -> list[float]:
+    """Fit a positive slope for each column of margins, and a shift, by Newton's method."""
+    values = np.concatenate([parts, np.ones((len(parts), 1))], axis=1).astype(np.float64)
+    usual = np.append(np.full(parts.shape[1], _USUAL_SLOPE), 0.0)
+    lowest = np.append(np.full(parts.shape[1], 0.1), -np.inf)
+    found = usual.copy()
+    for _ in range(_STEPS):
+        probability = sigmoid(values @ found)
+        gradient = values.T @ (probability - gold) + _PULL * (found - usual)
+        spread = probability * (1 - probability)
+        hessian = (values * spread[:, None]).T @ values + _PULL * np.eye(len(usual))
+        step = np.linalg.solve(hessian, gradient)
+        step *= min(1.0, 2.0 / max(1e-12, float(np.abs(step).max())))
+        found = np.maximum(lowest, found - step)
+        if np.abs(step).max() < 1e-6:
+            break
+    return [float(value) for value in found]

@@ -6,6 +6,7 @@
     idf-PART.npy       their weights
     weights-*.npy      the CSR matrix (features, labels): values, columns, bounds
     biases.npy         (labels,)
+    groups-*.npy       where labels have groups: their CSR matrix, and the group of each label
 
 Weights are memory-mapped when a model is loaded: opening it is quick, and several processes share
 one copy.
@@ -22,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glocal.companions.sparse.sparse_scoring import LinearScorer
+from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer
 from glocal.companions.sparse.vectoriser import Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
 from glocal.config import SparseConfig
@@ -31,8 +32,8 @@ from glocal.errors import ModelError, NewerFormatError
 
 __all__ = ["FORMAT", "read_model", "write_model"]
 
-FORMAT = 1
-_WEIGHTS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
+FORMAT = 2  # 1 had no groups
+_MATRIX = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
 
 
 def write_model(
@@ -45,8 +46,10 @@ def write_model(
             pq.write_table(table, temporary / f"words-{part.name}.parquet")
             _write(temporary / f"pairs-{part.name}.npy", part.vocabulary.pairs)
             _write(temporary / f"idf-{part.name}.npy", part.vocabulary.idf)
-        for name, kind in _WEIGHTS.items():
-            _write(temporary / f"weights-{name}.npy", getattr(scorer.weights, name).astype(kind))
+        _write_matrix(temporary, "weights", scorer.weights)
+        if scorer.groups is not None:
+            _write_matrix(temporary, "groups", scorer.groups.weights)
+            _write(temporary / "groups-of.npy", scorer.groups.of)
         _write(temporary / "biases.npy", scorer.biases)
         about = {
             "format": FORMAT,
@@ -54,6 +57,7 @@ def write_model(
             "parts": [{"name": part.name, "weight": part.weight} for part in vectoriser.parts],
             "n_features": vectoriser.n_features,
             "n_labels": scorer.n_labels,
+            "n_groups": 0 if scorer.groups is None else scorer.groups.weights.shape[1],
         }
         (temporary / "sparse.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         replace_dir(temporary, folder)
@@ -71,7 +75,11 @@ def read_model(folder: str | Path) -> tuple[Vectoriser, LinearScorer, SparseConf
         about = json.loads((source / "sparse.json").read_text(encoding="utf-8"))
         _check_format(about, source)
         vectoriser = Vectoriser([_read_part(source, part) for part in about["parts"]])
-        scorer = LinearScorer(_read_weights(source, about), _read(source / "biases.npy"))
+        scorer = LinearScorer(
+            _read_matrix(source, "weights", (about["n_features"], about["n_labels"])),
+            _read(source / "biases.npy"),
+            _read_groups(source, about),
+        )
         config = SparseConfig(**about["config"])
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise ModelError(
@@ -93,15 +101,22 @@ def _check_format(about: dict[str, Any], source: Path) -> None:
 def _check_sizes(
     vectoriser: Vectoriser, scorer: LinearScorer, about: dict[str, Any], source: Path
 ) -> None:
-    seen = (vectoriser.n_features, *scorer.weights.shape, scorer.n_labels)
-    expected = (about["n_features"], about["n_features"], about["n_labels"], about["n_labels"])
-    bounds = scorer.weights.indptr
-    whole = len(bounds) == about["n_features"] + 1 and bounds[-1] == len(scorer.weights.data)
-    if seen != expected or not whole:
+    seen = [vectoriser.n_features, scorer.n_labels, _is_whole(scorer.weights)]
+    expected = [about["n_features"], about["n_labels"], True]
+    groups = scorer.groups
+    if groups is not None:
+        highest = int(groups.of.max(initial=-1))
+        seen += [len(groups.of), _is_whole(groups.weights), highest < about["n_groups"]]
+        expected += [about["n_labels"], True, True]
+    if seen != expected:
         raise ModelError(
             f"{source}: the files do not belong together: features and labels are {seen}, "
             f"{expected} are expected; copy the folder again"
         )
+
+
+def _is_whole(matrix: Any) -> bool:
+    return bool(len(matrix.indptr) == matrix.shape[0] + 1 and matrix.indptr[-1] == len(matrix.data))
 
 
 def _read_part(source: Path, about: dict[str, Any]) -> Part:
@@ -115,17 +130,30 @@ def _read_part(source: Path, about: dict[str, Any]) -> Part:
     return Part(name, float(about["weight"]), vocabulary)
 
 
-def _read_weights(source: Path, about: dict[str, Any]) -> Any:
+def _read_groups(source: Path, about: dict[str, Any]) -> LabelGroups | None:
+    n_groups = about.get("n_groups", 0)
+    if not n_groups:
+        return None
+    matrix = _read_matrix(source, "groups", (about["n_features"], n_groups))
+    return LabelGroups(matrix, _read(source / "groups-of.npy"))
+
+
+def _read_matrix(source: Path, name: str, shape: tuple[int, int]) -> Any:
     from scipy.sparse import csr_matrix
 
-    matrix = csr_matrix((about["n_features"], about["n_labels"]), dtype=np.float32)
+    matrix = csr_matrix(shape, dtype=np.float32)
     # Set one by one: the constructor would read, and perhaps copy, every page of the files.
-    bounds = _read(source / "weights-indptr.npy")
-    matrix.data = _read(source / "weights-data.npy", mapped=True)
-    matrix.indices = _read(source / "weights-indices.npy", mapped=True)
+    bounds = _read(source / f"{name}-indptr.npy")
+    matrix.data = _read(source / f"{name}-data.npy", mapped=True)
+    matrix.indices = _read(source / f"{name}-indices.npy", mapped=True)
     # scipy wants both kinds of indices of one type; the mapped one must not be copied.
     matrix.indptr = bounds if bounds[-1] > np.iinfo(np.int32).max else bounds.astype(np.int32)
     return matrix
+
+
+def _write_matrix(folder: Path, name: str, matrix: Any) -> None:
+    for part, kind in _MATRIX.items():
+        _write(folder / f"{name}-{part}.npy", getattr(matrix, part).astype(kind))
 
 
 def _write(path: Path, array: np.ndarray[Any, Any]) -> None:

@@ -93,6 +93,7 @@ class SparseModel:
             gold if not len(held) else gold[kept],
             config,
             names=_name_features(vectoriser, labels, config),
+            held_out=(features[held], gold[held]),
             seed=seed,
             threads=threads,
             progress=progress,
@@ -143,8 +144,7 @@ class SparseModel:
             Words and word pairs with a weight, strongest first. Their weights and the label's bias
             add up to its log-odds.
         """
-        weights = self.scorer.weights[:, [label]].toarray().ravel()
-        return contributions(self.vectoriser, weights, text)
+        return contributions(self.vectoriser, self.scorer.label_weights(label), text)
 
     def save(self, folder: str | Path) -> None:
         """Write the model into a folder of its own, atomically."""

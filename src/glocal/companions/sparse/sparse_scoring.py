@@ -15,9 +15,28 @@ from numpy.typing import NDArray
 
 from glocal.companions.sparse.threads import ordered_map
 
-__all__ = ["LinearScorer", "top_labels"]
+__all__ = ["LabelGroups", "LinearScorer", "top_labels"]
 
 CHUNK_CELLS = 4_000_000
+
+
+@dataclass(frozen=True)
+class LabelGroups:
+    """Weights that the labels of a group share, added to each label's own.
+
+    Args:
+        weights: (F, G) float32 CSR matrix.
+        of: (L,) int32, the group of each label, -1 for none.
+    """
+
+    weights: Any
+    of: NDArray[np.int32]
+
+    def scores(self, features: Any) -> NDArray[np.float32]:
+        """Return what each text's groups add to the scores of all labels, (n, L)."""
+        by_group = np.zeros((features.shape[0], self.weights.shape[1] + 1), np.float32)
+        by_group[:, :-1] = (features @ self.weights).toarray()
+        return by_group[:, self.of]  # -1 is the column of zeros
 
 
 @dataclass(frozen=True)
@@ -27,10 +46,12 @@ class LinearScorer:
     Args:
         weights: (F, L) float32 CSR matrix.
         biases: (L,) float32.
+        groups: Shared weights of similar labels; None without.
     """
 
     weights: Any
     biases: NDArray[np.float32]
+    groups: LabelGroups | None = None
 
     @property
     def n_labels(self) -> int:
@@ -41,7 +62,16 @@ class LinearScorer:
         """Return the scores (n, L) of the texts of a CSR matrix; meant for a few texts."""
         scores: NDArray[np.float32] = (features @ self.weights).toarray()
         scores += self.biases
+        if self.groups is not None:
+            scores += self.groups.scores(features)
         return scores
+
+    def label_weights(self, label: int) -> NDArray[np.float32]:
+        """Return all weights of one label, (F,)."""
+        weights: NDArray[np.float32] = self.weights[:, [label]].toarray().ravel()
+        if self.groups is not None and self.groups.of[label] >= 0:
+            weights += self.groups.weights[:, [self.groups.of[label]]].toarray().ravel()
+        return weights
 
 
 def top_labels(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ def score_unseen(
     added = csr_matrix((entries.data, (entries.row, unseen[entries.col])), scorer.weights.shape)
     weights = (scorer.weights + added).tocsr()
     weights.sort_indices()
-    return LinearScorer(weights, biases)
+    return replace(scorer, weights=weights, biases=biases)
 
 
 def _scaling(
