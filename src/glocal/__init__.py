@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from glocal.predict.explain import Span, TagExplanation
     from glocal.predict.predictor import Predictor
     from glocal.progress import Progress
+    from glocal.ranking.decision import Decision
     from glocal.ranking.predictions import Predictions, Tag
     from glocal.tagger import NotFittedError, Tagger
     from glocal.train.listener import TrainListener
@@ -61,6 +62,7 @@ __all__ = [
     "ConfigError",
     "Corpus",
     "DataError",
+    "Decision",
     "Document",
     "EvaluationReport",
     "FitResult",
@@ -119,6 +121,7 @@ _MODULES = {
     "glocal.predict.explain": "Span TagExplanation",
     "glocal.predict.predictor": "Predictor",
     "glocal.progress": "Progress",
+    "glocal.ranking.decision": "Decision",
     "glocal.ranking.predictions": "Predictions Tag",
     "glocal.tagger": "NotFittedError Tagger",
     "glocal.train.listener": "TrainListener",

@@ -4,8 +4,7 @@
 - texts are a single string or any sequence of strings (list, array, Series);
 - labels are lists or sets for each text, or a binary indicator matrix (dense, sparse, DataFrame),
   and come back as the type they went in (strings, or whole numbers);
-- a model lives in a directory, by default a temporary one that goes with the object; copies and
-  pickles carry its files along.
+- a model lives in a directory, by default a temporary one; copies and pickles carry it along.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ class Predictor:
         labels: The label space.
         recipe: The settings the model was trained with.
         metrics: What training measured.
+        decision: Decides which labels become tags by default.
 
     Example:
         >>> from glocal import Predictor
