@@ -108,6 +108,8 @@ def _snapshot(name: str) -> str:
     source, _ = _locate(name)
     if Path(source).is_dir():
         return source
+    if Path(source).is_absolute() or source.startswith("."):
+        raise _not_found(source, FileNotFoundError("there is no such folder"))
     from huggingface_hub import snapshot_download
 
     try:

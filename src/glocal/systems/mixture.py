@@ -109,7 +109,7 @@ class ExpertMixture(ExpertRanker, System):
         return {expert.name: expert.prepare(features) for expert in self._experts()}
 
     def label_matrices(self) -> list[nn.Parameter]:
-        """Those of all experts whose label rows are parameters themselves, not made from others."""
+        """Return the label rows of all experts that are parameters, not made from others."""
         if self.shortlists:
             return []
         tensors = [t for e in self._trained() if e.scores_rows for t in e.label_tensors()]

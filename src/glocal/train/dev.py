@@ -38,7 +38,7 @@ _REPORTED = ("P@1", "P@3", "P@5", "nDCG@5")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished training learnt and measured beside the weights.
+    """Everything a finished training learned and measured in addition to the weights.
 
     Attributes:
         metrics: Scores and times, as they are stored.
