@@ -25,7 +25,8 @@ from glocal.data.batches import prediction_batches
 from glocal.errors import ConfigError
 from glocal.experts.expert import Expert
 from glocal.losses.diversity import bernoulli_kl
-from glocal.predict.predictor import Predictor, collate_corpus
+from glocal.predict.collate import collate_corpus
+from glocal.predict.predictor import Predictor
 from glocal.progress import Progress
 from glocal.systems.mixture import ExpertMixture
 

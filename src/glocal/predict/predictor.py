@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,9 @@ from glocal.config import Recipe
 from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
 from glocal.data.duplicates import near_duplicate_mask
-from glocal.data.tokens import TokenStore, tokenise
+from glocal.data.tokens import TokenStore
 from glocal.errors import ConfigError
+from glocal.predict.collate import collate_corpus, collator
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import TagExplanation, attention_spans, attention_weights, weighed_spans
 from glocal.predict.predict_options import allowed_labels, check_unicode, choose_device
@@ -33,7 +34,7 @@ from glocal.vocabulary.label_space import LabelSpace
 if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
 
-__all__ = ["Predictor", "collate_corpus"]
+__all__ = ["Predictor"]
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +158,7 @@ class Predictor:
         allowed = allowed_labels(self.labels, only, exclude)
         features = self.companions.features_for_texts(texts, allowed=allowed)
         return self._rank(
-            _collator(self, tokens, features),
+            collator(self, tokens, features),
             k=k,
             candidates=candidates,
             experts=self.expert_names if per_expert else (),
@@ -343,7 +344,7 @@ class Predictor:
         check_unicode([text])
         read = self.tokenizer.encode_with_offsets(text, self.recipe.encoder.tokens_read)
         features = self.companions.features_for_texts([text])
-        documents = _collator(self, TokenStore.in_memory([read[0]]), features)
+        documents = collator(self, TokenStore.in_memory([read[0]]), features)
         batch = documents(np.zeros(1, np.int64)).to(self.device)
         with torch.inference_mode(), self._autocast():
             states = self.system.prepare(batch)
@@ -381,30 +382,3 @@ class Predictor:
         """
         check_unicode([text])
         return self.companions.similar_texts(text)
-
-
-def collate_corpus(
-    predictor: Predictor, corpus: Corpus, *, allowed: np.ndarray | None = None
-) -> Collator:
-    """Return what makes batches of a corpus; its tokens are cached on disk.
-
-    Args:
-        predictor: The model.
-        corpus: The texts.
-        allowed: (L,) bool, the only labels that will be asked for; by default all.
-    """
-    length = predictor.recipe.encoder.tokens_read
-    tokens = tokenise(corpus, predictor.tokenizer, max_length=length)
-    return _collator(predictor, tokens, predictor.companions.features(corpus, allowed=allowed))
-
-
-def _collator(
-    predictor: Predictor, tokens: TokenStore, features: Mapping[str, np.ndarray]
-) -> Collator:
-    return Collator(
-        tokens,
-        predictor.tokenizer.facts,
-        n_labels=len(predictor.labels),
-        companion_features=features,
-        chunking=predictor.system.chunking,
-    )
