@@ -40,7 +40,8 @@ from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
 __all__ = ["ExpertMixture"]
 
-_UPDATED_ROWS = 1 << 17  # labels per chunk where rows are updated at once
+_UPDATED_ROWS = 1 << 17  # labels per chunk where rows are updated at once, and logits
+_UPDATED_LOGITS = 1 << 23
 _NO_LOSS = -100.0  # a logit whose softplus and gradient are zero
 
 
@@ -190,7 +191,7 @@ class ExpertMixture(ExpertRanker, System):
         rows = [t for row in labels for t in row]
         updates = [self.row_updates.get(id(tensor)) for tensor in rows]
         if any(updates):
-            most = min(_UPDATED_ROWS, chunks[0].stop)
+            most = min(_UPDATED_ROWS, _UPDATED_LOGITS // len(batch), chunks[0].stop)
             chunks = label_chunks(self.n_labels, documents=1, width=1, limit=most)
         return total + chunked_loss(chunk_loss, chunks, flat_states, rows, updates=updates)
 
