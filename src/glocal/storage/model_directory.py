@@ -111,7 +111,7 @@ def load_model(path: str | Path) -> StoredModel:
         system.combination = Combination.from_mapping(settings["combination"])
         metrics = _read_metrics(folder / "metrics.json")
         calibration = _stored_calibration(settings)
-        decision = Decision.from_mapping(settings.get("decision", Decision().to_mapping()))
+        decision = _stored_decision(settings)
     system.eval()
     return StoredModel(
         system, recipe, labels, tokenizer, calibration, decision, metrics, companions
@@ -125,6 +125,13 @@ def _read_metrics(path: Path) -> dict[str, Any]:
         metrics["dev_experts"] = metrics["dev"]
         metrics["dev"] = metrics["dev_experts"].pop("combined")
     return metrics
+
+
+def _stored_decision(settings: Mapping[str, Any]) -> Decision:
+    """Return the stored decision; models before format 3 have none."""
+    if settings["format_version"] < 3:
+        return Decision()
+    return Decision.from_mapping(settings["decision"])
 
 
 def _stored_calibration(settings: Mapping[str, Any]) -> Calibration:
@@ -149,10 +156,11 @@ def _write(folder: Path, model: StoredModel) -> None:
         "library_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "calibration": model.calibration.to_mapping(),
-        "decision": model.decision.to_mapping(),
         "combination": model.system.combination.to_mapping(),
         "tokenizer": model.tokenizer.facts_mapping(),
         "recipe": recipe_to_mapping(model.recipe),
+        # Comes last, so that a file that was cut off is noticed.
+        "decision": model.decision.to_mapping(),
     }
     (folder / "glocal.toml").write_text(to_toml(settings), encoding="utf-8")
     model.labels.save(folder / "labels.parquet")
