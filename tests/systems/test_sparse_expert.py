@@ -145,6 +145,11 @@ def test_alone_it_ranks_none_but_its_own_best_however_rare_the_others(tmp_path, 
     found = predictor.predict_corpus(DEV, k=4).indices
     assert np.array_equal(np.sort(found), np.sort(own))
     assert predictor.predict_corpus(DEV, k=6).indices.shape == (len(DEV), 6)
+    every = predictor.predict_corpus(DEV, k=len(predictor.labels))
+    assert (every.indices[:, : found.shape[1]] == found).all()
+    assert (np.sort(every.indices, axis=1) == np.arange(len(predictor.labels))).all()
+    counts = np.asarray(predictor.labels.counts)[every.indices[:, 4:]]
+    assert (np.diff(counts, axis=1) <= 0).all()  # the others follow by their frequency
 
 
 @pytest.mark.parametrize("mode", ["full", "shortlist"])

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from glocal.data.batches import Batch
+from glocal.experts.scattered import at_labels
 from glocal.ranking.combination import Combination
 from glocal.ranking.ranker import Ranked, Ranker
 from glocal.ranking.topk import RunningTopK
@@ -56,19 +57,34 @@ class ExpertRanker(Ranker):
         mean: bool = False,
     ) -> Ranked:
         """Rank by the mean of the experts' probabilities (Eq. 7), or as `combination` says."""
-        if candidates is None:
+        given = candidates is not None
+        if not given:
             candidates = self.shortlist(batch, states, k, allowed)
         running = [RunningTopK(k) for _ in range(1 + len(experts) + mean)]
         for labels, scored in self._label_sets(batch, candidates):
             probabilities = self._probabilities(states, scored, experts, mean)
             for best, scores in zip(running, probabilities, strict=True):
                 best.update(scores, labels, allowed)
+        if candidates is not None and not given and candidates.shape[1] < k:
+            for best in running:
+                self._fill(best, candidates, allowed)
         combined, *parts = [best.result() for best in running]
         return Ranked(
             combined,
             dict(zip(experts, parts, strict=False)),  # the mean, if any, comes after the experts
             parts[-1] if mean else None,
         )
+
+    def _fill(self, best: RunningTopK, shortlist: Tensor, allowed: Tensor | None) -> None:
+        """Add the labels outside a shortlist below all others, the most frequent first."""
+        found = best.result()
+        lowest = torch.where(found.indices >= 0, found.scores, 1.0).amin(1, keepdim=True)
+        share = (self.counts + 1) / (self.counts.max() + 2)  # below 1
+        for chunk in self.chunks(len(shortlist), shortlist.device):
+            labels = torch.arange(chunk.start, chunk.stop, device=shortlist.device)
+            listed, _ = at_labels(shortlist, torch.zeros_like(shortlist), labels)
+            scores = (lowest * share[chunk]).masked_fill(listed, -1.0)
+            best.update(scores, labels, allowed)
 
     def _label_sets(
         self, batch: Batch, candidates: Tensor | None

@@ -276,15 +276,14 @@ class ExpertMixture(ExpertRanker, System):
     ) -> Tensor | None:
         """Return the labels that experts propose, where the recipe uses candidates; else None.
 
-        A single expert that does not rank every label ranks only its own suggestions: otherwise
-        the frequency of the other labels would order them.
+        A single expert that does not rank every label ranks only its own suggestions; the other
+        labels follow by their frequency.
         """
         if not self.shortlists:
             first, *others = self._experts()
             if others or first.ranks_all:
                 return None
-            best = first.suggestions(states[first.name])
-            return None if best is None or best.shape[1] < k else best
+            return first.suggestions(states[first.name])
         proposed = self._propose(batch, states, max(k, self.recipe.candidates.predict), allowed)
         return self._with_suggestions(proposed, states)
 
