@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 EPOCHS = 5
-TEXTS_PER_COUNT = 1000  # the minimum count of a word grows by one for each of so many texts …
+TEXTS_PER_COUNT = 1000  # texts for which the minimum count of a word grows by one …
 MOST_COUNT = 5  # … up to word2vec's default
 
 

@@ -34,7 +34,7 @@ SPARE = 8  # candidates beyond k, among which ties are broken
 MOST_TIED = 64  # tied neighbours that are considered, in order of position
 SETTLED_ELEMENTS = 1 << 23  # numbers of neighbours' vectors held at a time
 ROUNDING = 1e-5  # above the rounding error of a cosine in single precision
-FEW_QUERIES, MANY_TEXTS = 8, 5_000  # up to so many queries among that many texts, one at a time
+FEW_QUERIES, MANY_TEXTS = 8, 5_000  # queries are searched one at a time if few, and the texts many
 TRAINING_TEXTS_PER_LIST = 40
 INDEX_FILE, VECTORS_FILE, CENTRE_FILE = "index.faiss", "vectors.npy", "centre.npy"
 

@@ -26,7 +26,7 @@ LABELS_STAND_IN = "target_ind"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How to read the rows of a file.
+    """Options for reading the rows of a file.
 
     Args:
         text_field: Field or column of the text.
