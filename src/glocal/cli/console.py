@@ -15,13 +15,13 @@ import functools
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from glocal.control_characters import escape, escape_json
 from glocal.progress import Progress
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Settings",
-    "clean",
     "configure",
     "error",
     "note",
@@ -43,8 +42,6 @@ __all__ = [
 ]
 
 PIPE_WIDTH = 100  # columns of a table that does not go to a terminal
-# Control characters (line breaks and tabs aside) and those that change the direction of writing.
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass
@@ -70,11 +67,6 @@ def configure(**changes: bool) -> None:
     logger.handlers = [_ConsoleHandler()]
     logger.propagate = False
     logger.setLevel(level)
-
-
-def clean(text: str) -> str:
-    """Return the text with control characters shown as hexadecimal escapes."""
-    return CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 @functools.cache
@@ -105,7 +97,7 @@ def _console(**settings: Any) -> Console:
 
         def __rich_console__(self, console: Console, options: Any) -> Iterator[Segment]:
             for part in console.render(self.renderable, options):
-                yield part if part.control else part._replace(text=clean(part.text))
+                yield part if part.control else part._replace(text=escape(part.text))
 
     console = Console(highlight=False, markup=False, emoji=False, **settings)
     console.push_render_hook(Cleaner())
@@ -115,9 +107,7 @@ def _console(**settings: Any) -> Console:
 def print_json(document: Any) -> None:
     """Print a document as JSON to stdout, with control characters escaped."""
     text = json.dumps(document, ensure_ascii=False, indent=2)
-    # json.dumps escapes ASCII control characters, but not the others.
-    escaped = CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-    sys.stdout.write(f"{escaped}\n")
+    sys.stdout.write(f"{escape_json(text)}\n")
 
 
 def print_table(

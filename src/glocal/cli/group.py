@@ -21,6 +21,7 @@ from typer.main import get_command
 
 from glocal._version import __version__
 from glocal.cli import console, failures
+from glocal.control_characters import escape
 
 __all__ = ["COMMANDS", "EXAMPLES", "app", "main"]
 
@@ -128,7 +129,7 @@ class LazyGroup(TyperGroup):
             return super().invoke(ctx)
         except (Exception, KeyboardInterrupt) as error:
             if isinstance(message := getattr(error, "message", None), str):
-                error.message = console.clean(message)  # type: ignore[union-attr]
+                error.message = escape(message)  # type: ignore[union-attr]
             if failures.belongs_to_typer(error) or console.settings.debug:
                 raise
             command = self.get_command(ctx, ctx.invoked_subcommand)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from glocal.control_characters import escape
 from glocal.data.readers import iter_documents
 from glocal.errors import DataError
 from glocal.predict.tag_files import RowSink, TagRow
@@ -149,12 +150,18 @@ def predict_rows(
             rows = prediction_rows(ids, found, threshold=threshold, names=names)
         for document in chunk:
             if isinstance(document, DataError):
-                yield {"id": document.document_id, "labels": [], "error": document.message}
+                yield _error_row(document)
             else:
                 yield next(rows)
         done += len(chunk)
         if progress:
             progress(done, None)
+
+
+def _error_row(error: DataError) -> TagRow:
+    """Return the row for a bad row of the input, as valid Unicode."""
+    document_id = None if error.document_id is None else escape(error.document_id)
+    return {"id": document_id, "labels": [], "error": escape(error.message)}
 
 
 def prediction_rows(

@@ -13,13 +13,13 @@ import gzip
 import io
 import itertools
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from glocal.control_characters import escape, escape_json
 from glocal.data.atomic import atomic_write
 from glocal.errors import ConfigError
 
@@ -29,7 +29,6 @@ TagRow = dict[str, Any]
 RowSink = Callable[[Iterable[TagRow]], None]
 
 PARQUET_ROWS = 2048  # rows of a row group
-CONTROL = re.compile(r"[\x7f-\x9f]")  # control characters that json.dumps leaves as they are
 
 
 @contextmanager
@@ -86,8 +85,8 @@ def _packed(file: BinaryIO, name: str) -> Iterator[IO[bytes]]:
 def _jsonl_sink(file: IO[bytes], names: bool) -> Iterator[RowSink]:
     def write(rows: Iterable[TagRow]) -> None:
         for row in rows:
-            line = json.dumps(row, ensure_ascii=False)
-            file.write(CONTROL.sub(lambda c: f"\\u{ord(c[0]):04x}", line).encode() + b"\n")
+            line = escape_json(json.dumps(row, ensure_ascii=False))
+            file.write(line.encode() + b"\n")
         file.flush()
 
     yield write
@@ -104,7 +103,8 @@ def _delimited_sink(file: IO[bytes], names: bool, *, delimiter: str) -> Iterator
             writer.writeheader()
         else:
             writer.writerows(records)
-        file.write(text.getvalue().encode())
+        content = escape(text.getvalue()) if file.isatty() else text.getvalue()
+        file.write(content.encode())
         file.flush()
 
     header: list[TagRow] = []
