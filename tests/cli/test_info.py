@@ -4,7 +4,14 @@ import json
 def test_info_shows_what_a_model_is(run, model):
     result = run("info", model)
     assert result.exit_code == 0, result.output
-    for words in ("glocalxml", "D-last + A-1", "15", "training texts  64", "on dev: P@1", "format"):
+    for words in (
+        "glocalxml",
+        "D-last + A-1",
+        "15",
+        "training texts  64",
+        "on dev: P@1",
+        "or more per text",
+    ):
         assert words in result.stdout
 
 

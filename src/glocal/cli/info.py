@@ -49,7 +49,7 @@ def _facts(found: ModelInfo) -> dict[str, str]:
         "size": format_bytes(found.n_bytes),
         "scores": _scores(found),
         "calibration": "fitted on dev" if found.metrics.get("dev") else "",
-        "default tags": _listed(found.decision) or "the best k; no threshold is stored",
+        "default tags": _default_tags(found),
         "integrity": f"checksums of {len(found.checked_files)} files"
         if found.checked_files
         else "no checksums are stored",
@@ -67,10 +67,8 @@ def _scores(found: ModelInfo) -> str:
     return f"on dev: {scores}" if scores else "none; it was trained without dev texts"
 
 
-def _listed(values: object) -> str:
-    if not isinstance(values, dict):
-        return ""
-    return ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in values.items()
-    )
+def _default_tags(found: ModelInfo) -> str:
+    if "threshold" not in found.decision:
+        return "the best k; no threshold is stored"
+    at_least = found.decision.get("at_least", 0)
+    return f"probability of at least {found.decision['threshold']:.3f}, {at_least} or more per text"
