@@ -22,6 +22,7 @@ from torch.nn import functional
 from glocal.data.batches import Batch
 from glocal.data.chunks import Chunking, Continuation
 from glocal.encoders.lean_gradients import cast_together, use_lean_gradients
+from glocal.encoders.residual_norm import fuse_residual_norms
 from glocal.errors import ConfigError
 
 __all__ = ["ContinuationFeatures", "Encoder", "Features", "LongDocuments"]
@@ -141,6 +142,7 @@ class Encoder(nn.Module):
 
             adapt_mpnet(model)
         use_lean_gradients(model)
+        fuse_residual_norms(model)
         self.model = model
         self.continuation_depth = self.layers[-1]
         if long_documents is not None and long_documents.layers[-1] < self.layers[-1]:

@@ -22,7 +22,7 @@ try:
 except ImportError:  # PyTorch for CPUs comes without it
     triton = None
 
-__all__ = ["cast_together", "use_lean_gradients"]
+__all__ = ["cast_together", "runs_kernels", "use_lean_gradients"]
 
 _TILE = (32, 128)  # tokens, features
 _ROWS = 256  # tokens a program sums
@@ -43,7 +43,8 @@ def cast_together(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
     return list(apply(dtype, *tensors))
 
 
-def _applies(states: Tensor, weight: Tensor | None) -> bool:
+def runs_kernels(states: Tensor, weight: Tensor | None) -> bool:
+    """Whether kernels of our own are used: in bf16, on CUDA, with gradients."""
     half = weight is not None and states.dtype is weight.dtype is torch.bfloat16
     return half and triton is not None and states.is_cuda and torch.is_grad_enabled()
 
@@ -51,7 +52,7 @@ def _applies(states: Tensor, weight: Tensor | None) -> bool:
 class _LeanLinear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """Return `x Wᵀ + b`."""
-        if self.bias is None or not _applies(input, self.weight):
+        if self.bias is None or not runs_kernels(input, self.weight):
             return super().forward(input)
         apply: Callable[..., Tensor] = _Linear.apply
         return apply(input, self.weight, self.bias)
@@ -61,7 +62,7 @@ class _LeanLayerNorm(nn.LayerNorm):
     def forward(self, input: Tensor) -> Tensor:
         """Return the normed states, scaled and shifted."""
         one_axis = len(self.normalized_shape) == 1 and self.bias is not None
-        if not one_axis or not _applies(input, self.weight):
+        if not one_axis or not runs_kernels(input, self.weight):
             return super().forward(input)
         apply: Callable[..., Tensor] = _LayerNorm.apply
         return apply(input, self.weight, self.bias, self.eps)

@@ -181,7 +181,7 @@ def _score(
     normaliser = torch.empty_like(logits)
     words = (n_docs, n_labels if keep else 0, width // 32)
     signs = torch.empty(words, dtype=torch.int32, device=keys.device)
-    _forward_kernel[(triton.cdiv(n_labels, tiles.labels) * n_docs,)](
+    _logits_kernel[(triton.cdiv(n_labels, tiles.labels) * n_docs,)](
         _rows(query, tiles.labels), _rows(keys, tiles.tokens), _rows(values, tiles.tokens),
         weight, absent, logits, normaliser, signs, n_labels, n_docs, n_tokens, scale * _LOG2_E,
         H=width, M=tiles.labels, N=tiles.tokens, MASKED=absent is not None,
@@ -249,7 +249,7 @@ def _jit(function: Any) -> Any:
 
 
 @_jit
-def _forward_kernel(  # type: ignore[no-untyped-def]
+def _logits_kernel(  # type: ignore[no-untyped-def]
     query, keys, values, weight, absent, logits, normaliser, signs,
     n_labels, n_docs, n_tokens, scale,
     H: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
