@@ -16,11 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # PyTorch for CPUs comes without it
-    triton = None
+from glocal.encoders.triton_jit import jit, tl, triton
 
 __all__ = ["cast_together", "runs_kernels", "use_lean_gradients"]
 
@@ -145,12 +141,7 @@ def _sum_tokens(
     return sums.sum(1)
 
 
-def _jit(function: Any) -> Any:
-    """`triton.jit`, where there is Triton."""
-    return function if triton is None else triton.jit(function)
-
-
-@_jit
+@jit
 def _sum_kernel(  # type: ignore[no-untyped-def]
     grad, states, mean, scale, sums, tokens, width, parts,
     ROWS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NORMED: tl.constexpr,

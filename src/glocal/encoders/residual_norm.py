@@ -17,12 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from glocal.encoders.lean_gradients import runs_kernels
-
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # PyTorch for CPUs comes without it
-    triton = None
+from glocal.encoders.triton_jit import jit, tl, triton
 
 __all__ = ["fuse_residual_norms"]
 
@@ -106,12 +101,7 @@ class _DropoutAddNorm(torch.autograd.Function):
         return d_states, d_residual, d_weight, d_bias, None, None
 
 
-def _jit(function: Any) -> Any:
-    """`triton.jit`, where there is Triton."""
-    return function if triton is None else triton.jit(function)
-
-
-@_jit
+@jit
 def _keeps(seed, row, columns, width, rate):  # type: ignore[no-untyped-def]
     """Return 1 / (1 − rate) where dropout keeps a unit, else 0."""
     noise = (row * width + columns).to(tl.uint32) * 0x9E3779B1 + seed.to(tl.uint32)
@@ -121,7 +111,7 @@ def _keeps(seed, row, columns, width, rate):  # type: ignore[no-untyped-def]
     return tl.where(noise.to(tl.float32) >= rate * 16777216.0, 1.0 / (1.0 - rate), 0.0)
 
 
-@_jit
+@jit
 def _norm_kernel(  # type: ignore[no-untyped-def]
     states, residual, weight, bias, seed, total, normed, mean, scale, width, eps, rate,
     W: tl.constexpr,
@@ -146,7 +136,7 @@ def _norm_kernel(  # type: ignore[no-untyped-def]
     tl.store(normed + at, (x * factor * w + b).to(total.dtype.element_ty), mask=inside)
 
 
-@_jit
+@jit
 def _norm_gradients_kernel(  # type: ignore[no-untyped-def]
     grad, total, weight, seed, mean, scale, d_states, d_residual, sums,
     tokens, width, parts, rate,

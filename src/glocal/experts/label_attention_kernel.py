@@ -23,12 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-try:
-    import triton
-    import triton.language as tl
+from glocal.encoders.triton_jit import jit, tl, triton
+
+if triton is not None:
     from triton.tools.tensor_descriptor import TensorDescriptor
-except ImportError:  # PyTorch for CPUs comes without it
-    triton = None
 
 __all__ = ["fits", "label_attention"]
 
@@ -243,12 +241,7 @@ def _programs(tensor: Tensor) -> int:
     return int(torch.cuda.get_device_properties(tensor.device).multi_processor_count)
 
 
-def _jit(function: Any) -> Any:
-    """`triton.jit`, where there is Triton."""
-    return function if triton is None else triton.jit(function)
-
-
-@_jit
+@jit
 def _logits_kernel(  # type: ignore[no-untyped-def]
     query, keys, values, weight, absent, logits, normaliser, signs,
     n_labels, n_docs, n_tokens, scale,
@@ -291,7 +284,7 @@ def _logits_kernel(  # type: ignore[no-untyped-def]
         tl.store(word_at, words, mask=inside[:, None])
 
 
-@_jit
+@jit
 def _score_gradients_kernel(  # type: ignore[no-untyped-def]
     query, keys, values, weight, absent, logits, normaliser, signs, gradient, d_scores, d_weights,
     first_label, count, n_labels, n_docs, n_tokens, scale,
@@ -332,7 +325,7 @@ def _score_gradients_kernel(  # type: ignore[no-untyped-def]
         tl.store(d_scores + at, d_score.to(q.dtype), mask=written)
 
 
-@_jit
+@jit
 def _gate_kernel(  # type: ignore[no-untyped-def]
     weights, signs, sums, first_label, count, n_labels, n_docs, n_tokens, per_split,
     H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, N: tl.constexpr, EVEN: tl.constexpr,

@@ -22,15 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from glocal.encoders.triton_jit import jit, tl, triton
 from glocal.errors import ConfigError
 from glocal.losses.chunked import RowUpdate
 from glocal.systems.system import System
-
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # PyTorch for CPUs comes without it
-    triton = None
 
 __all__ = ["RowUpdates", "round_label_matrices"]
 
@@ -128,12 +123,7 @@ def _round_at_random(values: Tensor) -> Tensor:
     return ((bits + noise) & -65536).view(torch.float32).bfloat16()
 
 
-def _jit(function: Any) -> Any:
-    """`triton.jit`, where there is Triton."""
-    return function if triton is None else triton.jit(function)
-
-
-@_jit
+@jit
 def _update_kernel(  # type: ignore[no-untyped-def]
     rows, gradient, squares, rate, step, first_row, width,
     DECAY: tl.constexpr, EPSILON: tl.constexpr, W: tl.constexpr,
