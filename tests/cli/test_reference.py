@@ -1,5 +1,6 @@
 """The page about the command line names every command and option, and its commands run."""
 
+import ast
 import re
 import shlex
 import shutil
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+import glocal
 from glocal.cli import app
+from glocal.cli.failures import OPTION_NAMES
 from glocal.cli.group import COMMANDS, EXAMPLES
 from tests.cli.conftest import TINY
 
@@ -62,3 +65,15 @@ def test_documented_commands_run(run, files, tmp_path, monkeypatch):
         assert words[0] == "glocal"
         result = run(*words[1:], *(TINY if words[1] == "train" else ()))
         assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def test_every_remedy_of_the_library_is_an_option():
+    package = Path(glocal.__file__).parent
+    named = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Remedy":
+                named |= {node.args[0].value} if isinstance(node.args[0], ast.Constant) else set()
+    options = {parameter.name for _, command in all_commands() for parameter in command.params}
+    assert len(named) > 5
+    assert {OPTION_NAMES.get(name, name) for name in named} <= options
