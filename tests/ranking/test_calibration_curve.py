@@ -69,6 +69,15 @@ def test_a_few_pairs_move_little():
     assert np.abs(curve(np.array([-1.0, 0.0, 1.0])) - [-1.0, 0.0, 1.0]).max() < 1.0
 
 
+def test_ranks_matter_where_they_tell_something():
+    rng = np.random.default_rng(0)
+    x, ranks = rng.normal(-2, 2, 200_000), rng.integers(1, 30, 200_000).astype(float)
+    hits = (rng.random(len(x)) < sigmoid(x - 0.75 * np.log(ranks))).astype(float)
+    assert fit_curve(x, hits, ranks=ranks).rank_slope == 0.75
+    without = (rng.random(len(x)) < sigmoid(x)).astype(float)
+    assert fit_curve(x, without, ranks=ranks).rank_slope == 0.0
+
+
 def test_stored_and_read_again():
     curve = fit_curve(*drawn(0, 20_000))
     assert CalibrationCurve.from_mapping(curve.to_mapping()) == curve

@@ -26,6 +26,7 @@ __all__ = ["Calibration", "CalibrationPairs", "calibrate"]
 
 # Neighbouring float32 values must stay apart, and 0 and 1 have no finite logarithms.
 _CLIP = (1e-30, 1.0 - 2.0**-25)
+_BANDS = 8  # bands of ranks, in each unit of their logarithm
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Calibration:
         if self.curve is None:
             odds = self.low * rise + self.high * fall + self.shift
         else:
-            odds = self.curve(rise + fall)
+            odds = self.curve(rise + fall, np.arange(1, values.shape[-1] + 1))
         scaled = np.maximum(sigmoid(odds), _CLIP[0]).astype(np.float32)
         _keep_apart(scaled, values)
         return np.where(finite, scaled, values)
@@ -91,7 +92,7 @@ class CalibrationPairs:
     """Collects (document, label) pairs of held-out documents and fits a calibration to them."""
 
     def __init__(self) -> None:
-        self.parts: list[NDArray[np.float64]] = []  # (3, n): log-odds, whether gold, weight
+        self.parts: list[NDArray[np.float64]] = []  # (4, n): log-odds, gold, weight, rank
 
     def add(
         self, predictions: Predictions, gold: Any, *, skip: int = 0, weight: float = 1.0
@@ -107,14 +108,21 @@ class CalibrationPairs:
         judged = judge(predictions.indices[:, skip:], gold)
         scores = judged.kept_scores(predictions.scores[:, skip:])
         filled = judged.indices >= 0
+        ranks = np.broadcast_to(np.arange(skip, skip + filled.shape[1]) + 1.0, filled.shape)[filled]
         odds = log_odds(scores[filled], _CLIP)
         hits = judged.hits[filled].astype(np.float64)
-        self.parts.append(np.stack(summed_pairs(odds, hits * weight, np.full(len(odds), weight))))
+        # Pairs of nearly equal rank and log-odds are summed up: there may be millions.
+        for band in np.unique(bands := np.round(_BANDS * np.log(ranks))):
+            inside = bands == band
+            summed = summed_pairs(
+                odds[inside], hits[inside] * weight, np.full(np.count_nonzero(inside), weight)
+            )
+            self.parts.append(np.stack([*summed, np.full(len(summed[0]), np.exp(band / _BANDS))]))
 
     def fit(self) -> Calibration:
         """Return the calibration that fits best; one that changes nothing if nothing is known."""
-        odds, gold, weights = np.concatenate([np.empty((3, 0)), *self.parts], axis=1)
-        return Calibration(curve=fit_curve(odds, gold / weights, weights))
+        odds, gold, weights, ranks = np.concatenate([np.empty((4, 0)), *self.parts], axis=1)
+        return Calibration(curve=fit_curve(odds, gold / weights, weights, ranks))
 
 
 def _keep_apart(scaled: NDArray[np.float32], original: NDArray[np.float32]) -> None:

@@ -22,6 +22,7 @@ __all__ = ["CalibrationCurve", "fit_curve", "summed_pairs"]
 _FEWEST_HITS = 20  # gold labels between neighbouring knots, so that their heights mean something
 _MOST_KNOTS = 30
 _BIN = 0.01  # width of the bins of log-odds that are distinguished
+_RANK_SLOPES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
 _STEP = 0.5  # distance of knots in observed log-odds
 _LEAST_SLOPE = 0.02  # the curve rises at least this much per unit of log-odds
 _PRIOR = 0.25  # pull of each height towards leaving scores as they are
@@ -37,39 +38,55 @@ class CalibrationCurve:
     Attributes:
         knots: Log-odds of the model, rising.
         heights: Calibrated log-odds at the knots, rising.
+        rank_slope: Factor of ln(rank), which is subtracted from the log-odds first. Of two labels
+            with one score, the one that ranks higher in its document is more often right.
     """
 
     knots: tuple[float, ...]
     heights: tuple[float, ...]
+    rank_slope: float = 0.0
 
     def __post_init__(self) -> None:
         x, y = np.array(self.knots), np.array(self.heights)
         rising = len(x) == len(y) >= 2 and bool((np.diff(x) > 0).all() and (np.diff(y) > 0).all())
-        if not rising or not np.isfinite([*x, *y]).all():
+        if not rising or not np.isfinite([*x, *y]).all() or not self.rank_slope >= 0:
             raise ValueError(f"a calibration needs rising knots and heights, not {self}")
 
-    def __call__(self, log_odds: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return calibrated log-odds; the first and last piece go on in their direction."""
+    def __call__(
+        self, log_odds: NDArray[np.floating], ranks: NDArray[np.floating] | float = 1.0
+    ) -> NDArray[np.float64]:
+        """Return calibrated log-odds; the first and last piece go on in their direction.
+
+        Args:
+            log_odds: Log-odds of the model.
+            ranks: Rank of each label in its document, from 1.
+        """
         x, y = np.array(self.knots), np.array(self.heights)
-        values = np.asarray(log_odds, dtype=np.float64)
+        values = np.asarray(log_odds, dtype=np.float64) - self.rank_slope * np.log(ranks)
         place = np.clip(np.searchsorted(x, values) - 1, 0, len(x) - 2)
         slope = np.diff(y) / np.diff(x)
         return np.asarray(y[place] + slope[place] * (values - x[place]))
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the values to store."""
-        return {"knots": list(self.knots), "heights": list(self.heights)}
+        curve = {"knots": list(self.knots), "heights": list(self.heights)}
+        return {**curve, "rank_slope": self.rank_slope}
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CalibrationCurve:
         """Build a curve from stored values."""
-        return cls(tuple(map(float, mapping["knots"])), tuple(map(float, mapping["heights"])))
+        return cls(
+            tuple(map(float, mapping["knots"])),
+            tuple(map(float, mapping["heights"])),
+            float(mapping["rank_slope"]),
+        )
 
 
 def fit_curve(
     log_odds: NDArray[np.floating],
     hits: NDArray[np.floating],
     weights: NDArray[np.floating] | None = None,
+    ranks: NDArray[np.floating] | None = None,
 ) -> CalibrationCurve | None:
     """Fit the curve with the smallest log loss.
 
@@ -77,19 +94,38 @@ def fit_curve(
         log_odds: Log-odds of (document, label) pairs, (n,).
         hits: Whether each is gold, or the share of pairs of the same log-odds that are, (n,).
         weights: Number of pairs each entry represents, (n,); 1 by default.
+        ranks: Rank of each label in its document, (n,); without them ranks make no difference.
 
     Returns:
         None if nothing can be learnt: no pair is gold, or every one is.
     """
     x = np.asarray(log_odds, dtype=np.float64)
     w = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
-    x, gold, w = summed_pairs(x, np.asarray(hits, dtype=np.float64) * w, w)
+    gold = np.asarray(hits, dtype=np.float64) * w
     if not 0 < gold.sum() < w.sum():
         return None
-    knots = _knots(x, gold, w)
+    if ranks is None:
+        return _fit(x, gold, w, 0.0)[0]
+    log_ranks = np.log(np.asarray(ranks, dtype=np.float64))
+    fits = [_fit(x - slope * log_ranks, gold, w, slope) for slope in _RANK_SLOPES]
+    return min(fits, key=lambda fit: fit[1])[0]
+
+
+def _fit(
+    x: NDArray[np.float64],
+    gold: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    rank_slope: float,
+) -> tuple[CalibrationCurve, float]:
+    """Return the best curve for log-odds that ranks are already subtracted from, and its loss."""
+    x, gold, weights = summed_pairs(x, gold, weights)
+    knots = _knots(x, gold, weights)
     basis = _hats(x, knots)
-    heights = _heights(knots, basis, gold, w)
-    return CalibrationCurve(tuple(knots.tolist()), tuple(heights.tolist()))
+    heights = _heights(knots, basis, gold, weights)
+    logits = basis @ heights
+    # A slope has to gain something: a handful of documents must not decide for one.
+    loss = float(weights @ np.logaddexp(0.0, logits) - gold @ logits) + 2.0 * (rank_slope > 0)
+    return CalibrationCurve(tuple(knots.tolist()), tuple(heights.tolist()), rank_slope), loss
 
 
 def summed_pairs(
