@@ -65,7 +65,10 @@ def test_the_python_example_runs(folder):
     done = start(f"{sys.executable} {script}", folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "my-model" / "glocal.toml").is_file()
-    assert "owl" in done.stdout
+    tags, *explained = done.stdout.splitlines()
+    assert tags == "['owl', 'snow']"
+    assert explained[0].startswith("owl 0.9")
+    assert "'owl'" in explained[0]
 
 
 def commands():
