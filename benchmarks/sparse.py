@@ -57,10 +57,10 @@ def prepare(args, work):
     from glocal.data.readers import read_corpus
     from glocal.vocabulary.label_space import LabelSpace
 
-    train, test = (read_corpus(files(args.data, split)) for split in ("train", args.split))
+    train, test = (read_corpus(files(args.data, split)) for split in (args.train, args.split))
     labels = LabelSpace.build(train)
     started = time.perf_counter()
-    config = SparseConfig(pairs=False, title_weight=0.0, min_words=1, max_words=1.0)
+    config = SparseConfig(pairs=False, pieces="off", title_weight=0.0, min_words=1, max_words=1.0)
     vectoriser, features = Vectoriser.fit(train, config, threads=args.threads)
     seconds = time.perf_counter() - started
     save_npz(work / "x-train.npz", features, compressed=False)
@@ -85,7 +85,7 @@ def ours(args, work):
     from glocal.vocabulary.label_space import LabelSpace
     from glocal.vocabulary.label_table import read_label_table
 
-    train, test = (read_corpus(files(args.data, split)) for split in ("train", args.split))
+    train, test = (read_corpus(files(args.data, split)) for split in (args.train, args.split))
     table = Path(args.data) / "labels.jsonl"
     labels = LabelSpace.build(train, table=read_label_table(table) if table.exists() else None)
     config = SparseConfig(**json.loads(args.config))
@@ -168,6 +168,7 @@ def in_own_process(args, work, system):
     python = args.pecos if system == "pecos" else sys.executable
     command = [python, __file__, args.data, "--system", system, "--work", str(work)]
     command += ["--threads", str(args.threads), "--split", args.split, "--config", args.config]
+    command += ["--train", args.train]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     # What they say of their progress is not shown, unless they fail.
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -181,6 +182,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--train", default="train", help="file to train on, without its suffix")
     parser.add_argument("--split", default="dev", choices=("dev", "test"))
     parser.add_argument("--pecos", help="the Python of an environment with libpecos")
     parser.add_argument("--config", default="{}", help="settings of ours, as JSON")

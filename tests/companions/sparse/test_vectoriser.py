@@ -9,7 +9,7 @@ import pytest
 
 from glocal.companions.sparse import vectoriser as module
 from glocal.companions.sparse import word_features as vocabulary_module
-from glocal.companions.sparse.vectoriser import Vectoriser, settled
+from glocal.companions.sparse.vectoriser import TITLE, Vectoriser, settled
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from tests.companions.sparse.made_up import corpus
@@ -166,5 +166,13 @@ def test_what_is_left_to_the_texts(monkeypatch, length, n_texts, pieces, min_wor
     texts = Corpus.from_texts(["word " * length] * n_texts)
     found = settled(SparseConfig(), texts)
     assert (found.pieces, found.min_words) == (pieces, min_words)
-    given = SparseConfig(pieces="off", min_words=5)
+    given = SparseConfig(pieces="off", min_words=5, title_weight=0.0)
     assert settled(given, texts) == given
+
+
+def test_texts_of_one_line_have_no_title(train):
+    assert settled(SparseConfig(), train).title_weight == SparseConfig().title_weight
+    lines = Corpus.from_texts(["a line", "another line\n"])
+    assert settled(SparseConfig(), lines).title_weight == 0
+    vectoriser, _ = Vectoriser.fit(lines, SparseConfig())
+    assert TITLE not in [part.name for part in vectoriser.parts]

@@ -46,6 +46,8 @@ TRUSTED_RECALL = 0.6
 # suffice: random texts conflict with each other less than matched ones.
 RANDOM_SAMPLES = 4
 RANDOM_ITERATIONS = 6
+# Names are this many times as heavy then. Matched texts test a name where it misleads.
+RANDOM_NAMES = 2.0
 CLUSTER_SAMPLE = 4000  # random texts on which each block of clusters is trained
 CLUSTER_SHARE = np.float32(0.5)  # part of a cluster's score in its labels', before calibration
 # Features whose weights are held dense at a time, before small ones are dropped.
@@ -312,6 +314,7 @@ def _random_settings(config: SparseConfig) -> SparseConfig:
         config,
         iterations=min(config.iterations, RANDOM_ITERATIONS),
         sample=RANDOM_SAMPLES * config.sample,
+        name_weight=RANDOM_NAMES * config.name_weight,
     )
 
 

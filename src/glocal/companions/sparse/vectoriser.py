@@ -32,7 +32,7 @@ __all__ = ["PIECES", "TITLE", "Part", "Vectoriser", "settled"]
 BATCH_TEXTS = 2048
 SHORT_TEXTS = 50  # mean words up to which pieces of words are features too
 FEW_TEXTS = 20_000  # texts of a small corpus, where a word of a single text is a feature
-_COUNTED = 1000  # texts the mean number of words is estimated from
+_COUNTED = 1000  # texts looked at for the mean number of words and for second lines
 
 
 @dataclass(frozen=True)
@@ -153,15 +153,22 @@ class Vectoriser:
 
 
 def settled(config: SparseConfig, corpus: Corpus) -> SparseConfig:
-    """Resolve settings that depend on the texts: use of pieces, and the rarest words kept."""
-    pieces, fewest = config.pieces, config.min_words
+    """Resolve settings that depend on the texts.
+
+    These are the use of pieces, the rarest words kept, and the features of the first line, which
+    only repeat the text's where texts have a single line.
+    """
+    pieces, fewest, title_weight = config.pieces, config.min_words, config.title_weight
+    places = np.linspace(0, len(corpus) - 1, min(len(corpus), _COUNTED)).astype(np.int64)
+    texts = list(corpus.take(places).texts())
     if pieces == "auto":
-        places = np.linspace(0, len(corpus) - 1, min(len(corpus), _COUNTED)).astype(np.int64)
-        words = split_words(list(corpus.take(places).texts())).lengths
+        words = split_words(texts).lengths
         pieces = "on" if len(words) and words.mean() <= SHORT_TEXTS else "off"
     if not fewest:
         fewest = 1 if len(corpus) < FEW_TEXTS else 2
-    return replace(config, pieces=pieces, min_words=fewest)
+    if not any("\n" in text.strip() for text in texts):
+        title_weight = 0.0
+    return replace(config, pieces=pieces, min_words=fewest, title_weight=title_weight)
 
 
 def _for_pieces(config: SparseConfig) -> SparseConfig:
