@@ -84,10 +84,9 @@ def test_a_pause_lets_nothing_change():
     before, gradient = matrix.detach().clone(), torch.ones_like(matrix)
     update = system.row_updates[id(matrix)]
     updates.start_step()
-    updates.pause()
-    update(slice(0, 20), gradient)
+    with updates.paused():
+        update(slice(0, 20), gradient)
     assert matrix.equal(before)
-    updates.resume()
     update(slice(0, 10), gradient[:10])
     assert not matrix[:10].equal(before[:10])
     assert matrix[10:].equal(before[10:])

@@ -381,3 +381,22 @@ def test_a_model_cannot_replace_the_current_folder(tmp_path, monkeypatch, place)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match="give the path of a new one"):
         train(tiny_recipe("glocalxml"), place)
+
+
+def test_out_of_memory_is_one_line_that_names_what_to_set(tmp_path, monkeypatch):
+    def step(self, batches):
+        if self.state.step == 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return original(self, batches)
+
+    original = Loop._step
+    monkeypatch.setattr(Loop, "_step", step)
+    recipe = tiny_recipe("glocalxml", "train.epochs=2")
+    with pytest.raises(TrainingError) as caught:
+        train(recipe, tmp_path / "m", dev=DEV)
+    message = str(caught.value)
+    for part in ("ran out of memory", "16 texts", "train.batch_size=8", "label_precision=bf16"):
+        assert part in message
+    assert "checkpoint-4" in message
+    monkeypatch.undo()
+    train(recipe, tmp_path / "m", dev=DEV, resume=True)

@@ -8,6 +8,7 @@ shapes run as usual.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Hashable
@@ -87,12 +88,14 @@ class StepGraphs:
         return recorded.loss
 
     def _record(self, batch: Batch, position: TrainingPosition) -> _Recorded:
-        batch = batch.clone()
+        updates = self.row_updates
+        with contextlib.nullcontext() if updates is None else updates.paused():
+            return self._record_pass(batch.clone(), position)
+
+    def _record_pass(self, batch: Batch, position: TrainingPosition) -> _Recorded:
         random = torch.cuda.get_rng_state(self.device)
         side: torch.cuda.Stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(self.device))
-        if self.row_updates is not None:
-            self.row_updates.pause()
         with torch.cuda.stream(side):  # libraries set themselves up before the recording
             self._pass(batch, position)
         torch.cuda.current_stream(self.device).wait_stream(side)
@@ -102,8 +105,6 @@ class StepGraphs:
             loss = self._pass(batch, position)
         gradients = [p.grad for p in self.parameters]
         self._drop_gradients()
-        if self.row_updates is not None:
-            self.row_updates.resume()
         # Recording must not shift the random numbers of the steps that follow.
         torch.cuda.set_rng_state(random, self.device)
         return _Recorded(graph, batch, loss, gradients)

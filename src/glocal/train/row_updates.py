@@ -16,7 +16,9 @@ clipping nor the factor of the loss; rows whose gradient is not finite stay as t
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -77,15 +79,19 @@ class RowUpdates:
         """Take over the rates; before the forward pass of every step."""
         for parameter in self.groups:
             self.state[parameter]["step"] += 1
-        self.resume()
+        self._set_rates()
 
-    def pause(self) -> None:
-        """Let no gradient change anything until `resume`."""
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let no gradient change anything inside the block."""
         for rate in self.rates.values():
             rate.zero_()
+        try:
+            yield
+        finally:
+            self._set_rates()
 
-    def resume(self) -> None:
-        """Go on with the rates of this step."""
+    def _set_rates(self) -> None:
         for parameter, group in self.groups.items():
             correction = (1.0 - _DECAY ** self.state[parameter]["step"]).sqrt()
             self.rates[parameter].copy_(correction * group["lr"])

@@ -23,6 +23,7 @@ from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
 from glocal.encoders.tokenizer import TextTokenizer
+from glocal.errors import TrainingError
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, System
 from glocal.train.checkpoint import RunState, seed_everything
@@ -111,9 +112,24 @@ def train_system(run: SingleRun) -> RunState:
     """Train the system and leave it with its best weights; return the final state."""
     if not any(p.requires_grad for p in run.system.parameters()):
         return RunState(run.fingerprint)
-    loop = _prepare_loop(run)
-    _run_loop(loop, run.recipe)
+    try:
+        loop = _prepare_loop(run)
+        _run_loop(loop, run.recipe)
+    except torch.OutOfMemoryError as error:
+        raise _out_of_memory(run) from error
     return loop.state
+
+
+def _out_of_memory(run: SingleRun) -> TrainingError:
+    """Name the settings that take less memory, and what is kept of the run."""
+    train, saved = run.recipe.train, run.context.folder.latest()
+    smaller = f"train.batch_size={max(1, train.batch_size // 2)}"
+    lean = "" if train.label_precision == "bf16" else ", train.label_precision=bf16"
+    kept = f" (the last checkpoint is kept: {saved})" if saved else ""
+    return TrainingError(
+        f"the device ran out of memory with batches of {train.batch_size} texts and "
+        f"{run.system.n_labels} labels; set {smaller}{lean} or document.head=aplc{kept}"
+    )
 
 
 def final_outcome(evaluator: DevEvaluator | None, state: RunState) -> Outcome:
