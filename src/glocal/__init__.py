@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from glocal.metrics.bootstrap import BootstrapResult
     from glocal.metrics.macro import MacroScores
-    from glocal.metrics.reliability import CalibrationError
+    from glocal.metrics.reliability import CalibrationError, ScoreRange
     from glocal.predict.ensemble import ensemble_predict
     from glocal.predict.evaluation import BandScores, EvaluationReport, PartReport, Propensity
     from glocal.predict.explain import Span, TagExplanation
@@ -84,6 +84,7 @@ __all__ = [
     "Propensity",
     "Recipe",
     "Remedy",
+    "ScoreRange",
     "Span",
     "Tag",
     "TagExplanation",
@@ -115,7 +116,7 @@ _MODULES = {
     ),
     "glocal.metrics.bootstrap": "BootstrapResult",
     "glocal.metrics.macro": "MacroScores",
-    "glocal.metrics.reliability": "CalibrationError",
+    "glocal.metrics.reliability": "CalibrationError ScoreRange",
     "glocal.predict.ensemble": "ensemble_predict",
     "glocal.predict.evaluation": "BandScores EvaluationReport PartReport Propensity",
     "glocal.predict.explain": "Span TagExplanation",

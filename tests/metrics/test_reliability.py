@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glocal.metrics.reliability import expected_calibration_error
+from glocal.metrics.reliability import expected_calibration_error, score_ranges
 
 
 def test_closed_form():
@@ -44,3 +44,18 @@ def test_what_is_not_a_probability_is_refused(score):
 def test_shapes_must_agree():
     with pytest.raises(ValueError, match="one shape"):
         expected_calibration_error(np.ones(2), np.ones(3, dtype=bool))
+
+
+def test_ranges_compare_means_with_outcomes():
+    scores = np.array([[0.0005, 0.005, 0.05, 0.3], [0.2, 0.4, 0.75, 1.0]])
+    hits = np.array([[True, False, True, False], [True, False, True, True]])
+    low, small, middle, high = score_ranges(scores, hits)
+    assert (low.n, low.mean, low.observed) == (1, 0.005, 0.0)
+    assert (small.n, small.mean, small.observed) == (1, 0.05, 1.0)
+    assert middle.n == 3
+    assert middle.mean == pytest.approx(0.3)
+    assert middle.observed == pytest.approx(1 / 3)
+    assert (high.n, high.mean, high.observed) == (2, 0.875, 1.0)
+    empty = score_ranges(np.array([0.9]), np.array([True]))[0]
+    assert empty.n == 0
+    assert np.isnan(empty.mean)

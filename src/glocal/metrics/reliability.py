@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CalibrationError", "expected_calibration_error"]
+__all__ = ["CalibrationError", "ScoreRange", "expected_calibration_error", "score_ranges"]
+
+_RANGES = ((0.001, 0.01), (0.01, 0.1), (0.1, 0.5), (0.5, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +36,42 @@ class CalibrationError:
     counts: NDArray[np.int64]
     confidence: NDArray[np.float64]
     accuracy: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ScoreRange:
+    """Probabilities of one range against what was observed.
+
+    Attributes:
+        low: Lowest probability of the range.
+        high: Highest probability; it belongs to the next range, except 1.
+        n: Number of predictions in the range.
+        mean: Their mean probability; NaN without any.
+        observed: Share of them that is gold; NaN without any.
+    """
+
+    low: float
+    high: float
+    n: int
+    mean: float
+    observed: float
+
+
+def score_ranges(scores: NDArray[np.floating], hits: NDArray[np.bool_]) -> list[ScoreRange]:
+    """Compare probabilities with outcomes in ranges from 0.001 to 1.
+
+    Args:
+        scores: Probabilities of any shape; those below 0.001 are ignored.
+        hits: Whether each is gold, same shape.
+    """
+    found = []
+    for low, high in _RANGES:
+        inside = (scores >= low) & ((scores < high) | (high == 1.0))
+        n = int(np.count_nonzero(inside))
+        mean = float(scores[inside].mean(dtype=np.float64)) if n else float("nan")
+        observed = float(hits[inside].mean()) if n else float("nan")
+        found.append(ScoreRange(low, high, n, mean, observed))
+    return found
 
 
 def expected_calibration_error(

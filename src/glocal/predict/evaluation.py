@@ -25,7 +25,12 @@ from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
 from glocal.metrics.documents import DocumentScores
 from glocal.metrics.macro import MacroScores, label_counts, macro_scores
 from glocal.metrics.metric_names import MACRO, MICRO, RANKING, WEIGHTED, MetricName
-from glocal.metrics.reliability import CalibrationError, expected_calibration_error
+from glocal.metrics.reliability import (
+    CalibrationError,
+    ScoreRange,
+    expected_calibration_error,
+    score_ranges,
+)
 from glocal.metrics.threshold import micro_scores
 from glocal.predict.metric_scores import (
     Propensity,
@@ -72,6 +77,8 @@ class PartReport:
         deduplicated: Ranking metrics without near-duplicates; None when none were given.
         calibration: Calibration error over the first max(ks) predictions of each document with
             gold; None where scores are not probabilities.
+        ranges: Mean probability and observed share of gold labels by range of scores, over all
+            predictions given; empty where scores are not probabilities.
         gains: How much better the whole model is, by metric (`gains["P@5"]`), by paired bootstrap
             over the documents; empty for the model itself.
     """
@@ -80,6 +87,7 @@ class PartReport:
     macro: dict[int, dict[str, BandScores]]
     deduplicated: dict[str, float] | None
     calibration: CalibrationError | None
+    ranges: list[ScoreRange]
     gains: dict[str, BootstrapResult] = field(default_factory=dict)
 
 
@@ -162,7 +170,7 @@ class EvaluationReport(PartReport):
                 for name, part in parts.items()
             },
             "calibration": {
-                name: part.calibration and _calibration_dict(part.calibration, self.ks)
+                name: part.calibration and _calibration_dict(part, self.ks)
                 for name, part in parts.items()
             },
             "warnings": list(self.warnings),
@@ -263,6 +271,7 @@ class _Evaluation:
             macro=macro,
             deduplicated=None if self.fresh is None else deduplicated,
             calibration=calibration,
+            ranges=[] if calibration is None else self._ranges(found),
             gains=gains,
         )
 
@@ -287,6 +296,11 @@ class _Evaluation:
                 f"beyond them; predict more labels per document or raise the threshold"
             )
         return {"micro-P": micro.precision, "micro-R": micro.recall, MICRO: micro.f1.value}
+
+    def _ranges(self, found: Predictions) -> list[ScoreRange]:
+        judged = self.scorer.judge(found)
+        filled = judged.indices >= 0
+        return score_ranges(judged.kept_scores(found.scores)[filled], judged.hits[filled])
 
     def _calibration(self, name: str, found: Predictions) -> CalibrationError | None:
         judged = self.scorer.judge(found)
@@ -339,7 +353,9 @@ def _fresh_documents(
     return ~mask[scorer.gold.kept]
 
 
-def _calibration_dict(error: CalibrationError, ks: tuple[int, ...]) -> dict[str, Any]:
+def _calibration_dict(part: PartReport, ks: tuple[int, ...]) -> dict[str, Any]:
+    error = part.calibration
+    assert error is not None
     return {
         "ECE": error.value,
         "bins": error.bins,
@@ -348,6 +364,7 @@ def _calibration_dict(error: CalibrationError, ks: tuple[int, ...]) -> dict[str,
         "counts": error.counts.tolist(),
         "confidence": error.confidence.tolist(),
         "accuracy": error.accuracy.tolist(),
+        "ranges": [asdict(found) for found in part.ranges],
     }
 
 

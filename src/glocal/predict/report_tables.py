@@ -27,6 +27,8 @@ def report_tables(report: EvaluationReport) -> Iterator[Table]:
         yield _gains(report)
     yield from _metric_tables(report, scores, _MORE, "More scores")
     yield _decisions(report)
+    if any(found.n for found in report.ranges):
+        yield _ranges(report)
     yield _bands(report)
 
 
@@ -69,6 +71,17 @@ def _decisions(report: EvaluationReport) -> Table:
     scores = {name: part.scores for name, part in parts.items()}
     title = f"Labels that score at least {report.threshold:g}, and calibration"
     return _scores_table(scores, ["micro-P", "micro-R", MICRO, "ECE"], title, note)
+
+
+def _ranges(report: EvaluationReport) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (f"{found.low:g} to {found.high:g}", found.n, found.mean, found.observed)
+        for found in report.ranges
+    ]
+    head = [Column("probability", "text"), Column("predictions", "count")]
+    head += columns("share", "mean", "gold")
+    note = "the model's probabilities: their mean, and the share of these labels that is gold"
+    return Table("Calibration by range", head, rows, note)
 
 
 def _bands(report: EvaluationReport) -> Table:
