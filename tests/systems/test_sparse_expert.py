@@ -200,3 +200,15 @@ def test_other_experts_need_an_encoder(tmp_path):
             tmp_path / "m",
             corpus=TRAIN,
         )
+
+
+def test_a_text_without_a_known_word_gets_the_training_prior(tmp_path):
+    train(alone(), tmp_path / "m", corpus=TRAIN, dev=DEV)
+    predictor = Predictor.load(tmp_path / "m", device="cpu")
+    predictor.system.combination = Combination({"S": 1.0}, 0.0, 0.0)
+    counts = np.asarray(predictor.labels.counts)
+    found = predictor.predict(["zzzz qqqq", ""], k=5)
+    assert (np.diff(counts[found.indices], axis=1) <= 0).all()
+    assert counts[found.indices[0, 0]] == counts.max()
+    rarest = predictor.labels.ids[int(counts.argmin())]
+    assert predictor.predict(["zzzz qqqq"], k=1, only=[rarest]).label_ids(0) == [rarest]

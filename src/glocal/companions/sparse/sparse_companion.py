@@ -46,12 +46,14 @@ class SparseCompanion(Companion):
     Args:
         model: Scores labels.
         counts: (L,) training texts of each label.
+        n_documents: Number of training texts, for the prior of texts without a known word.
     """
 
     folder: ClassVar[str] = "sparse"
 
     model: SparseModel
     counts: np.ndarray
+    n_documents: int = 0
 
     @classmethod
     def is_used_by(cls, recipe: Recipe) -> bool:
@@ -80,6 +82,13 @@ class SparseCompanion(Companion):
             read=lambda entry: cls.load(entry / "model", labels),
             about="linear model of words",
         )
+
+    @property
+    def prior(self) -> np.ndarray:
+        """Return the log-odds (L,) of labels before a text is read, from their training texts."""
+        counts = np.asarray(self.counts, dtype=np.float64)
+        share = (counts + 0.5) / (max(self.n_documents, counts.max(initial=0)) + 1.0)
+        return log_odds(share).astype(np.float32)
 
     @property
     def unseen(self) -> np.ndarray:
@@ -117,7 +126,9 @@ class SparseCompanion(Companion):
         self, texts: Sequence[str], *, allowed: np.ndarray | None, threads: int
     ) -> Arrays:
         width = min(_BEST, self.model.n_labels)
-        labels, probabilities = self.model.topk(texts, width, allowed=allowed, threads=threads)
+        labels, probabilities = self.model.topk(
+            texts, width, allowed=allowed, prior=self.prior, threads=threads
+        )
         if (unseen := self.unseen).any():
             some = unseen if allowed is None else unseen & allowed
             rare, rare_probabilities = self.model.topk(
@@ -142,4 +153,4 @@ class SparseCompanion(Companion):
     @classmethod
     def load(cls, folder: Path, labels: LabelSpace) -> SparseCompanion:
         """Read a model written by `save`; its weights stay on disk until they are used."""
-        return cls(SparseModel.load(folder), labels.counts)
+        return cls(SparseModel.load(folder), labels.counts, labels.n_documents)

@@ -114,6 +114,7 @@ class SparseModel:
         k: int,
         *,
         allowed: NDArray[np.bool_] | None = None,
+        prior: NDArray[np.float32] | None = None,
         threads: int = 1,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the most probable labels of each text.
@@ -122,6 +123,7 @@ class SparseModel:
             texts: The texts.
             k: Labels per text.
             allowed: (L,) or (n, L) bool, labels that may be returned; all by default.
+            prior: (L,) log-odds of labels for texts without a known word; by default the biases.
             threads: Number of threads, 0 for all cores.
 
         Returns:
@@ -131,6 +133,13 @@ class SparseModel:
         threads = n_threads(threads)
         features = self.vectoriser.transform(texts, threads=threads)
         indices, logits = top_labels(self.scorer, features, k, allowed=allowed, threads=threads)
+        if prior is not None:
+            for row in np.flatnonzero(np.diff(features.indptr) == 0):
+                permitted = allowed if allowed is None or allowed.ndim == 1 else allowed[row]
+                odds = prior if permitted is None else np.where(permitted, prior, -np.inf)
+                best = np.argsort(-odds, kind="stable")[: indices.shape[1]]
+                indices[row] = np.where(np.isfinite(odds[best]), best, -1)
+                logits[row] = odds[best]
         return indices, _probability(logits)
 
     def explain(self, text: str, label: int) -> list[Contribution]:
