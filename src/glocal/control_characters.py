@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["escape", "escape_json"]
-
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

@@ -25,21 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-__all__ = [
-    "ConfigError",
-    "DataError",
-    "GlocalError",
-    "Interrupted",
-    "MissingExtraError",
-    "ModelError",
-    "NewerFormatError",
-    "Remedy",
-    "TrainingError",
-    "did_you_mean",
-    "no_such",
-    "require",
-]
-
 
 @dataclass(frozen=True)
 class Remedy:

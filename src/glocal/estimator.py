@@ -12,8 +12,6 @@ from glocal.config import Recipe, load_recipe, recipe_from_mapping, recipe_to_ma
 from glocal.config.recipe_files import set_dotted
 from glocal.errors import ConfigError, GlocalError, did_you_mean
 
-__all__ = ["Estimator", "NotFittedError", "overridden", "raise_not_fitted"]
-
 
 class NotFittedError(GlocalError, ValueError, AttributeError):
     """A tagger was asked for predictions before `fit` or `load`.

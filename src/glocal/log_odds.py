@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["log_odds", "log_terms", "sigmoid"]
-
 
 def log_odds(
     probabilities: NDArray[np.floating], clip: tuple[float, float] | None = None

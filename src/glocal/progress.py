@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Progress", "StagedProgress"]
-
 
 class Progress(Protocol):
     """Receives how much is done; the total is None where it is not known."""

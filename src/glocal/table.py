@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-__all__ = ["Cell", "Column", "Style", "Table", "columns"]
-
 Cell = str | int | float | None
 Style = Literal["text", "count", "share", "points", "number"]
 

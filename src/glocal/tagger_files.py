@@ -13,8 +13,6 @@ from typing import Any
 from glocal.data.atomic import atomic_write
 from glocal.errors import ModelError
 
-__all__ = ["TemporaryHome", "read_files", "read_settings", "write_settings"]
-
 _SETTINGS = "tagger.json"
 
 

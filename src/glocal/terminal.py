@@ -15,8 +15,6 @@ from glocal.train.listener import TrainListener
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["TrainingProgress", "format_scores", "open_console", "progress_bar"]
-
 PLAIN_SECONDS = 10.0  # between two progress lines where bars cannot be drawn
 
 

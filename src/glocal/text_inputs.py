@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from glocal.data.corpus import Corpus
 
-__all__ = ["as_corpus", "as_dev_corpus", "as_label_lists", "as_texts"]
-
 
 def as_texts(X: Any, name: str = "X") -> list[str]:
     """Return texts as a list of strings.

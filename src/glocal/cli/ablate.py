@@ -9,8 +9,6 @@ import typer
 from glocal.cli.options import Labels, Reading, reads_files
 from glocal.cli.studies import Study, Train, read_splits, runs_study
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

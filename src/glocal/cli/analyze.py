@@ -33,8 +33,6 @@ from glocal.errors import ConfigError
 if TYPE_CHECKING:
     from glocal.predict.evaluation import EvaluationReport
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="analyze",
     help="Analyse layers, label frequencies and output layers.",

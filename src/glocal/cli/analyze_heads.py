@@ -12,8 +12,6 @@ from glocal.cli.options import AsJson
 from glocal.cli.studies import Plots, note_files, prepare_plots, show
 from glocal.errors import ConfigError
 
-__all__ = ["heads"]
-
 
 def heads(
     *,

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = ["Seed", "Threads", "app"]
-
 app = typer.Typer()
 
 Threads = Annotated[

@@ -22,8 +22,6 @@ from glocal.cli.options import (
 from glocal.cli.studies import fail_if_any, job_view, note_files, read_splits, show
 from glocal.errors import ConfigError
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 _NAMES = "names separated by commas"

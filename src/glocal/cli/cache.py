@@ -12,8 +12,6 @@ from glocal.cli.options import AsJson
 if TYPE_CHECKING:
     from glocal.data.cache_contents import CacheEntry
 
-__all__ = ["app", "format_bytes"]
-
 app = typer.Typer(
     help="Show or clear the cache, which is rebuilt when needed.",
     no_args_is_help=True,

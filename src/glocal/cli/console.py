@@ -27,20 +27,6 @@ from glocal.progress import Progress
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "Settings",
-    "configure",
-    "error",
-    "note",
-    "print_json",
-    "print_table",
-    "progress_bar",
-    "settings",
-    "stderr",
-    "stdout",
-    "warn",
-]
-
 PIPE_WIDTH = 100  # columns of a table that does not go to a terminal
 
 

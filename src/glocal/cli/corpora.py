@@ -12,8 +12,6 @@ from glocal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
 
-__all__ = ["read_file", "read_label_list", "report_skipped"]
-
 MOST_NAMED = 20  # skipped rows that are listed one by one
 
 

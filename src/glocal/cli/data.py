@@ -15,8 +15,6 @@ from glocal.errors import ConfigError
 if TYPE_CHECKING:
     from glocal.data.inspect import Distribution, InspectReport, SplitReport
 
-__all__ = ["app"]
-
 app = typer.Typer(name="data", help="Inspect data files and split them.", no_args_is_help=True)
 
 MAX_PROBLEMS_SHOWN = 50

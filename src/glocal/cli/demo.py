@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["EXAMPLES", "app"]
-
 app = typer.Typer()
 
 OUT = Path("demo-model")

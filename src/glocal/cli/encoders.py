@@ -9,8 +9,6 @@ import typer
 from glocal.cli import console
 from glocal.cli.options import AsJson
 
-__all__ = ["app"]
-
 app = typer.Typer(help="List the encoders that have a name, or download one.")
 
 

@@ -23,8 +23,6 @@ from glocal.cli.options import (
 from glocal.cli.predict import To, tag_writer
 from glocal.errors import ConfigError
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from glocal.predict.band_ranking import BandRanking
     from glocal.predict.evaluation import EvaluationReport
 
-__all__ = ["app", "print_report"]
-
 app = typer.Typer()
 
 

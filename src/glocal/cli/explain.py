@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
     from glocal.predict.explain import Span, TagExplanation
 
-__all__ = ["app", "expert_titles", "show_explanations", "show_legend", "show_teacher"]
-
 app = typer.Typer()
 
 WHOLE_TEXT = 600  # characters up to which a text is shown in full

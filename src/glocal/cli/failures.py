@@ -19,8 +19,6 @@ import typer
 from glocal.cli import console
 from glocal.errors import GlocalError, Interrupted, Remedy
 
-__all__ = ["belongs_to_typer", "report"]
-
 FAILED, STOPPED, READER_GONE = 1, 130, 141
 
 # Arguments of the library whose option has another name.

@@ -23,8 +23,6 @@ from glocal._version import __version__
 from glocal.cli import console, failures
 from glocal.control_characters import escape
 
-__all__ = ["COMMANDS", "EXAMPLES", "app", "main"]
-
 # In the order of `glocal --help`: from data to tags.
 COMMANDS = {
     "demo": "glocal.cli.demo",

@@ -13,8 +13,6 @@ from glocal.cli.options import AsJson, Model
 if TYPE_CHECKING:
     from glocal.storage.model_info import ModelInfo
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

@@ -13,8 +13,6 @@ from glocal.lab.experiment.methods import Method
 from glocal.lab.experiment.runner import RunView
 from glocal.terminal import PLAIN_SECONDS
 
-__all__ = ["JobView"]
-
 
 class JobProgress(TrainingProgress, JobListener):
     """Shows a job: a bar while it trains in this process, a line while it is in a child."""

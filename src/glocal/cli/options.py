@@ -15,27 +15,6 @@ import typer
 from glocal.cli import console
 from glocal.errors import ConfigError, DataError
 
-__all__ = [
-    "AsJson",
-    "Bands",
-    "BatchSize",
-    "Device",
-    "Labels",
-    "Model",
-    "Override",
-    "Reading",
-    "RecipeArgument",
-    "RecipeName",
-    "TopK",
-    "adds_options",
-    "check_folder",
-    "choose_k",
-    "given_text",
-    "parse_ks",
-    "reads_files",
-    "split_models_and_file",
-]
-
 DEFAULT_K = 5
 
 Model = Annotated[

@@ -26,8 +26,6 @@ from glocal.errors import ConfigError
 if TYPE_CHECKING:
     from glocal.predict.tag_files import RowSink, TagRow
 
-__all__ = ["To", "app", "tag_writer"]
-
 app = typer.Typer()
 
 TABLE = "table"

@@ -10,8 +10,6 @@ import typer
 from glocal.cli import console
 from glocal.cli.options import AsJson, Override, RecipeArgument
 
-__all__ = ["app"]
-
 WHEN = {
     "fast": "no GPU, or an answer within minutes",
     "balanced": "a GPU, or hours on a CPU",

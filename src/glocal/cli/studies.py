@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from glocal.lab.variant_tables import VariantTable
     from glocal.table import Table
 
-__all__ = [
-    "Plots",
-    "Study",
-    "Train",
-    "fail_if_any",
-    "job_view",
-    "note_files",
-    "prepare_plots",
-    "read_splits",
-    "runs_study",
-    "show",
-]
-
 Train = Annotated[str, typer.Argument(metavar="TRAIN", help="Training texts with labels.")]
 Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Whether to draw plots.")]
 

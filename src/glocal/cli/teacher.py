@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_model import Teacher
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 DEFAULT_KS = "1,2,3,5,10,20,30,50"

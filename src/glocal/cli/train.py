@@ -17,8 +17,6 @@ from glocal.errors import ConfigError
 if TYPE_CHECKING:
     from glocal.train.run import FitResult
 
-__all__ = ["app", "summary"]
-
 app = typer.Typer()
 
 

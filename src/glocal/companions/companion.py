@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from glocal.vocabulary.label_space import LabelSpace
     from glocal.vocabulary.label_table import LabelTable
 
-__all__ = [
-    "SCOPE",
-    "SCOPE_WEIGHT",
-    "SPARSE",
-    "SPARSE_ODDS",
-    "Arrays",
-    "Companion",
-    "FitInputs",
-]
-
 # Names of the arrays that companions put into batches and experts read.
 SCOPE, SCOPE_WEIGHT = "scope", "scope_weight"  # teacher: labels voted for, strength of each vote
 SPARSE, SPARSE_ODDS = "sparse", "sparse_odds"  # sparse model: best labels and their log-odds

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from glocal.vocabulary.label_space import LabelSpace
     from glocal.vocabulary.label_table import LabelTable
 
-__all__ = ["COMPANIONS", "Companions", "companions_of", "word_vectors"]
-
 COMPANIONS: tuple[type[Companion], ...] = (Teacher, SparseCompanion)
 
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from glocal.errors import did_you_mean
 
-__all__ = ["build_section"]
-
 
 def build_section(cls: type, mapping: Any, where: str, problems: list[str]) -> Any:
     """Build a settings dataclass from a mapping, adding to the list of problems.

@@ -9,8 +9,6 @@ from typing import Any
 from glocal.config.option import help_texts
 from glocal.config.toml import to_toml
 
-__all__ = ["documented_toml"]
-
 
 def documented_toml(recipe: Any) -> str:
     """Return a recipe as TOML with a comment for every setting."""

@@ -7,8 +7,6 @@ import re
 
 from glocal.errors import ConfigError
 
-__all__ = ["format_seconds", "parse_duration"]
-
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 

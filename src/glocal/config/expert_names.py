@@ -8,18 +8,6 @@ from dataclasses import dataclass
 
 from glocal.errors import ConfigError
 
-__all__ = [
-    "ENCODER_KINDS",
-    "OPEN_EXPERTS",
-    "SPARSE_EXPERT",
-    "TEACHER",
-    "ExpertSpec",
-    "check_expert_names",
-    "expert_kinds",
-    "expert_problems",
-    "parse_experts",
-]
-
 OPEN_EXPERTS = ("auto",)  # a recipe that leaves the choice of experts to the plan
 
 TEACHER, SPARSE_EXPERT = "T", "S"  # read no layer of the encoder

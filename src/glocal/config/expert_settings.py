@@ -6,15 +6,6 @@ from dataclasses import dataclass
 
 from glocal.config.option import option
 
-__all__ = [
-    "AplcConfig",
-    "AttentionConfig",
-    "DocumentConfig",
-    "ReaderConfig",
-    "SparseConfig",
-    "TeacherConfig",
-]
-
 
 @dataclass(frozen=True)
 class DocumentConfig:

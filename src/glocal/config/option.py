@@ -7,8 +7,6 @@ import re
 from dataclasses import field
 from typing import Any
 
-__all__ = ["help_texts", "option"]
-
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
 
 

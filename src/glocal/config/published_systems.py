@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CLUSTERS", "MIXTURE", "PUBLISHED_SYSTEMS", "PublishedSystem"]
-
 MIXTURE, CLUSTERS = "mixture", "clusters"  # the families
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["CONFIGURATIONS", "Configuration"]
-
 
 class Configuration(NamedTuple):
     """The parts of a reader network: the teacher and the attentions of its Reading."""

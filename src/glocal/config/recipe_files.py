@@ -17,17 +17,6 @@ from glocal.config.checking import build_section
 from glocal.config.settings import Recipe
 from glocal.errors import ConfigError, no_such
 
-__all__ = [
-    "PRESETS",
-    "load_recipe",
-    "parse_override",
-    "read_toml",
-    "recipe_from_mapping",
-    "recipe_names",
-    "set_dotted",
-    "toml_names",
-]
-
 _PACKAGE = "glocal.recipes"
 PRESETS = ("fast", "balanced", "best", "auto")  # from fastest to slowest, then the automatic choice
 

@@ -22,8 +22,6 @@ from glocal.config.rules import bf16_label_problems, recipe_problems
 from glocal.config.settings import NO_ENCODER, Recipe
 from glocal.errors import ConfigError, GlocalError, MissingExtraError, Remedy
 
-__all__ = ["CheckedRecipe", "ResolvedRecipe", "check", "resolve", "resolved_from_mapping"]
-
 SHORTLIST_FROM = 4000  # labels; fewer are scored in full even on a CPU
 BF16_LABELS_FROM = 200_000  # labels; fewer are trained in fp32
 

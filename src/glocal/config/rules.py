@@ -25,15 +25,6 @@ from glocal.config.settings import NO_ENCODER, Recipe
 from glocal.errors import ConfigError, did_you_mean
 from glocal.metrics.metric_names import parse_metric_name
 
-__all__ = [
-    "DataFacts",
-    "bf16_label_problems",
-    "data_problems",
-    "member_problems",
-    "partition_problems",
-    "recipe_problems",
-]
-
 _SUM_TOLERANCE = 1e-6
 
 

@@ -21,16 +21,6 @@ from glocal.config.expert_settings import (
 from glocal.config.option import option
 from glocal.config.reader_configurations import CONFIGURATIONS
 
-__all__ = [
-    "NO_ENCODER",
-    "CandidatesConfig",
-    "EncoderConfig",
-    "LabelsConfig",
-    "LossConfig",
-    "Recipe",
-    "TrainConfig",
-]
-
 NO_ENCODER = "none"  # as `encoder.name`, and as the model type in `encoder/config.json`
 
 

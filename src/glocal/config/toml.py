@@ -9,8 +9,6 @@ from typing import Any
 
 from glocal.config.settings import Recipe
 
-__all__ = ["recipe_to_mapping", "to_toml"]
-
 
 def recipe_to_mapping(recipe: Recipe) -> dict[str, Any]:
     """Return a recipe as nested plain mappings, every key present."""

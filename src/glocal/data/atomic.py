@@ -21,16 +21,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-__all__ = [
-    "atomic_write",
-    "exclusive",
-    "fsync_tree",
-    "replace_dir",
-    "temporary_dir",
-    "write_json",
-    "write_text",
-]
-
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[BinaryIO]:

@@ -21,8 +21,6 @@ from torch import Tensor
 from glocal.data.chunks import Chunking, Continuation, continuation_of
 from glocal.data.tokens import TokenStore
 
-__all__ = ["Batch", "Collator", "Padding", "epoch_batches", "prediction_batches", "shard"]
-
 _BUCKET_BATCHES = 64  # batches whose documents are sorted by length together
 
 

@@ -17,8 +17,6 @@ from glocal.errors import DataError, did_you_mean
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
 
-__all__ = ["BUILTIN_NAMES", "BuiltinData", "builtin_corpus", "builtin_label_rows", "load_builtin"]
-
 SPLITS = ("train", "dev", "test")
 
 

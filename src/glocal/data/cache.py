@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import DataError, GlocalError
 
-__all__ = ["Arrays", "cache_dir", "cache_error", "cached", "cached_arrays"]
-
 logger = logging.getLogger(__name__)
 
 Entry = TypeVar("Entry")

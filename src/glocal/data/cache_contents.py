@@ -14,8 +14,6 @@ from pathlib import Path
 from glocal.data.cache import cache_dir
 from glocal.errors import ConfigError, did_you_mean
 
-__all__ = ["CACHE_KINDS", "CacheEntry", "cache_contents", "clear_cache", "folder_size"]
-
 CACHE_KINDS = {
     "builtin": "built-in data sets",
     "corpora": "large files, read once",

@@ -19,8 +19,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Chunking", "Continuation", "continuation_of"]
-
 
 @dataclass(frozen=True)
 class Chunking:

@@ -28,8 +28,6 @@ import pyarrow as pa
 from glocal.data.cache import cache_dir, cache_error
 from glocal.errors import DataError
 
-__all__ = ["SCHEMA", "Corpus", "CorpusBuilder", "Document", "surrogate_in", "unicode_problem"]
-
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),

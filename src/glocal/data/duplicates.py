@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from glocal.data.corpus import Corpus
 
-__all__ = ["exact_key", "near_duplicate_key", "near_duplicate_mask", "text_keys"]
-
 PREFIX_CHARACTERS = 1500
 DIGIT = re.compile(r"\d")
 KEY_BYTES = 16

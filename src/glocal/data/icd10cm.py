@@ -35,8 +35,6 @@ from glocal.data.duplicates import near_duplicate_key
 from glocal.data.writers import write_corpus
 from glocal.errors import DataError, require
 
-__all__ = ["load_icd10cm"]
-
 Level = Literal["category", "full"]
 
 PACKAGE, DISTRIBUTION = "simple_icd_10_cm", "simple-icd-10-cm"

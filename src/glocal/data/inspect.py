@@ -31,14 +31,6 @@ if TYPE_CHECKING:
     from glocal.vocabulary.bands import Bands
     from glocal.vocabulary.label_table import LabelTable
 
-__all__ = [
-    "Distribution",
-    "InspectReport",
-    "OverlapReport",
-    "SplitReport",
-    "inspect_corpora",
-]
-
 PERCENTILES = (5, 25, 50, 75, 95, 99)
 CURVE_POINTS = 60
 

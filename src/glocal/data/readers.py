@@ -25,8 +25,6 @@ from glocal.data.formats.rows import Problems, ReadOptions
 from glocal.data.formats.source import Source
 from glocal.errors import DataError
 
-__all__ = ["iter_documents", "read_corpora", "read_corpus"]
-
 
 def read_corpus(
     path: str | Path,

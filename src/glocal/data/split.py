@@ -19,8 +19,6 @@ from glocal.data.corpus import Corpus
 from glocal.data.duplicates import text_keys
 from glocal.errors import ConfigError, DataError
 
-__all__ = ["split_corpus"]
-
 
 def split_corpus(
     corpus: Corpus, *, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0

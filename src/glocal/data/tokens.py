@@ -20,8 +20,6 @@ from glocal.data.cache import cached
 from glocal.data.corpus import Corpus
 from glocal.progress import Progress
 
-__all__ = ["TextTokenizer", "TokenStore", "tokenise"]
-
 FORMAT_VERSION = 2
 BATCH_TEXTS = 1024
 TOKENS_FILE, OFFSETS_FILE = "tokens.bin", "offsets.npy"

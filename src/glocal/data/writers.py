@@ -15,8 +15,6 @@ from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError
 
-__all__ = ["check_writable_format", "write_corpus"]
-
 ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 
 

@@ -25,8 +25,6 @@ from glocal.encoders.named import NAMED_ENCODERS, NamedEncoder, NpmTarball, Whee
 from glocal.errors import ConfigError, ModelError, did_you_mean
 from glocal.progress import Progress
 
-__all__ = ["get_encoder"]
-
 _WEIGHTS, _ONNX = "model.safetensors", "model.onnx"
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _LARGEST = 2 << 30  # bytes that one unpacked file may have

@@ -25,8 +25,6 @@ from glocal.encoders.lean_gradients import cast_together, use_lean_gradients
 from glocal.encoders.residual_norm import fuse_residual_norms
 from glocal.errors import ConfigError
 
-__all__ = ["ContinuationFeatures", "Encoder", "Features", "LongDocuments"]
-
 
 @dataclass(frozen=True)
 class LongDocuments:

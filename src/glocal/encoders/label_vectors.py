@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from glocal.encoders.encoder import Encoder
     from glocal.encoders.tokenizer import TextTokenizer
 
-__all__ = ["label_vectors", "mean_tokens"]
-
 FORMAT_VERSION = 2
 BATCH_TEXTS = 256
 

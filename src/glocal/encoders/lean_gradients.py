@@ -18,8 +18,6 @@ from torch.nn import functional
 
 from glocal.encoders.triton_jit import jit, tl, triton
 
-__all__ = ["cast_together", "runs_kernels", "use_lean_gradients"]
-
 _TILE = (32, 128)  # tokens, features
 _ROWS = 256  # tokens a program sums
 

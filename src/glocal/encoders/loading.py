@@ -16,14 +16,6 @@ from glocal.encoders.named import NAMED_ENCODERS, encoder_folder
 from glocal.encoders.tokenizer import TextTokenizer, TokenizerFacts
 from glocal.errors import ModelError
 
-__all__ = [
-    "check_weights",
-    "load_encoder_tokenizer",
-    "load_pretrained",
-    "model_from_config",
-    "read_config",
-]
-
 _RANDOM, _TINY_NAME = "random:", "random:tiny"
 _WEIGHT_FILES = (".safetensors", ".bin")
 

@@ -18,8 +18,6 @@ from torch.nn import functional
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 
-__all__ = ["adapt_mpnet"]
-
 
 def adapt_mpnet(model: Any) -> None:
     """Replace the attention of an MPNet model by this module's; weights keep their names."""

@@ -15,8 +15,6 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.cache import cache_dir
 from glocal.errors import MissingExtraError
 
-__all__ = ["NAMED_ENCODERS", "NamedEncoder", "WheelSlices", "encoder_folder", "find_encoder"]
-
 
 @dataclass(frozen=True)
 class WheelSlices:

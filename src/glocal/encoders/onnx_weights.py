@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["read_onnx_weights"]
-
 # Field numbers of onnx.proto.
 _GRAPH, _NODE, _INITIALIZER = 7, 1, 5
 _NODE_INPUT, _NODE_NAME, _NODE_KIND = 1, 3, 4

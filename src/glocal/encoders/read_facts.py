@@ -11,8 +11,6 @@ from glocal.config.settings import NO_ENCODER, EncoderConfig, Recipe
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["read_encoder_facts"]
-
 # Positions that are never used by a token, by model type: RoBERTa's begin after its padding index.
 _RESERVED = {"roberta": 2, "xlm-roberta": 2}
 

@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from glocal.encoders.lean_gradients import runs_kernels
 from glocal.encoders.triton_jit import jit, tl, triton
 
-__all__ = ["fuse_residual_norms"]
-
 _WIDEST = 2048  # features of one row, all in registers
 _ROWS = 32  # tokens a program of the backward pass works through
 _ENDS = ("SelfOutput", "Output")  # of the names of such modules

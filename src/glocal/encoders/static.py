@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from glocal.config import EncoderConfig, TeacherConfig
     from glocal.data.corpus import Corpus
 
-__all__ = ["WEIGHTINGS", "StaticVectors", "build_vectors", "is_vector_file"]
-
 WEIGHTINGS = ("mean", "idf", "tfidf")
 BATCH_TEXTS = 1024
 MOST_CACHED_WORDS = 1_000_000

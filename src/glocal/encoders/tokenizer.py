@@ -21,8 +21,6 @@ from tokenizers import Tokenizer
 
 from glocal.errors import ConfigError, ModelError
 
-__all__ = ["TextTokenizer", "TokenizerFacts"]
-
 _PAD_TOKENS = ("[PAD]", "<pad>", "<|padding|>", "<|endoftext|>", "</s>")
 _CLS_TOKENS = ("[CLS]", "<cls>", "<s>")
 

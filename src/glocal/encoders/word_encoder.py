@@ -26,15 +26,6 @@ from glocal.encoders.static import StaticVectors
 from glocal.encoders.tokenizer import TextTokenizer, TokenizerFacts
 from glocal.encoders.word_lookup import LOOKUPS, WordLookup
 
-__all__ = [
-    "WORD_VECTORS",
-    "NoEncoderModel",
-    "NoTokenizer",
-    "WordTokenizer",
-    "WordVectorModel",
-    "load_tokenizer",
-]
-
 WORD_VECTORS = "glocal-word-vectors"  # the model type in `encoder/config.json`
 _WORD = re.compile(r"\S+")
 

@@ -15,15 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
-__all__ = [
-    "LOOKUPS",
-    "EncoderLookup",
-    "VocabularyLookup",
-    "WordLookup",
-    "plain_words",
-    "word_forms",
-]
-
 WORD = re.compile(r"\w+")
 EDGE = re.compile(r"^\W+|\W+$")
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")

@@ -24,14 +24,6 @@ from glocal.encoders.word_lookup import VocabularyLookup, plain_words, word_form
 from glocal.errors import DataError, require
 from glocal.progress import Progress
 
-__all__ = [
-    "read_word_vectors",
-    "require_gensim",
-    "train_word_vectors",
-    "word_vector_width",
-    "words_of",
-]
-
 EPOCHS = 5
 TEXTS_PER_COUNT = 1000  # texts for which the minimum count of a word grows by one …
 MOST_COUNT = 5  # … up to word2vec's default

@@ -21,8 +21,6 @@ from glocal.experts.expert import Expert, State, label_bias, label_matrix, prese
 from glocal.experts.tied_labels import LabelText, tied_tensors
 from glocal.heads.aplc import APLC
 
-__all__ = ["DocumentExpert"]
-
 
 class DocumentExpert(Expert):
     """The global view: scores every label from one vector per document.

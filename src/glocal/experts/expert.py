@@ -15,8 +15,6 @@ from torch import Tensor, nn
 
 from glocal.encoders.encoder import Features
 
-__all__ = ["Expert", "State"]
-
 State = tuple[Tensor | None, ...]
 
 

@@ -25,8 +25,6 @@ from glocal.experts.expert import Expert, State, label_bias, label_matrix, prese
 from glocal.experts.label_means import LabelMeans
 from glocal.experts.tied_labels import LabelText, tied_tensors
 
-__all__ = ["LabelAttentionExpert"]
-
 
 class LabelAttentionExpert(Expert):
     """The local view: each label selects its own words.

@@ -28,8 +28,6 @@ from glocal.encoders.triton_jit import jit, tl, triton
 if triton is not None:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-__all__ = ["fits", "label_attention"]
-
 _KEY_WIDTHS, _VALUE_WIDTHS = (32, 64, 128, 256), (128, 256)
 _PART_ELEMENTS = 1 << 27  # of each of the two tensors that a part of the backward pass writes
 _NEVER = -1e30  # a score that no exponential survives; finite, since ∞ − ∞ is not a number

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["LabelMeans"]
-
 
 class LabelMeans:
     """Accumulates sums over batches and turns them into means at the end.

@@ -26,8 +26,6 @@ from glocal.experts.expert import State
 from glocal.experts.reading_network import DualNetwork, masked_mean
 from glocal.experts.scattered import at_labels
 
-__all__ = ["ReaderExpert", "ScopeEncoding", "vote_odds"]
-
 _LARGEST = 0.99  # votes are clipped here, since the log-odds of 1 are infinite
 
 

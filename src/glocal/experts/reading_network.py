@@ -16,8 +16,6 @@ from torch.nn import functional
 
 from glocal.config.reader_configurations import Configuration
 
-__all__ = ["DualNetwork", "Reading", "SelfAttention"]
-
 
 class SelfAttention(nn.Module):
     """Multi-head self-attention with tanh at its output (Eq. 3–13).

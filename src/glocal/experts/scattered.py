@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor, where
 
-__all__ = ["at_labels"]
-
 
 def at_labels(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the values at labels: consecutive ones (C,), or candidates of each document (B, C).

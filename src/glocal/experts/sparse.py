@@ -17,8 +17,6 @@ from glocal.encoders.encoder import Features
 from glocal.experts.expert import Expert, State
 from glocal.experts.scattered import at_labels
 
-__all__ = ["SparseExpert"]
-
 
 class SparseExpert(Expert):
     """Scores labels by the words of the whole text.

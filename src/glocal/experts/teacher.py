@@ -20,8 +20,6 @@ from glocal.experts.expert import Expert, State, label_bias, present
 from glocal.experts.reader import vote_odds
 from glocal.experts.scattered import at_labels
 
-__all__ = ["TeacherExpert"]
-
 _START = {"slope": 1.0, "offset": 0.0, "parent": -3.0, "share": 0.0, "background": 0.0}
 
 

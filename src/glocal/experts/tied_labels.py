@@ -21,8 +21,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["LabelText", "TextTie", "tied_tensors"]
-
 _STAND_INS = 1024  # label texts used in place of documents to scale P
 _SMALL = 0.02  # standard deviation of a random P, as of label vectors without a text
 

@@ -23,8 +23,6 @@ from glocal.heads.frequency_clusters import ClusterPriors, Clusters
 from glocal.heads.product import log_one_minus_product, log_product, product_bce
 from glocal.losses.chunked import chunked_loss, label_chunks
 
-__all__ = ["APLC", "tail_width"]
-
 
 def tail_width(width: int, q: float, tail: int) -> int:
     """Return the width d / q^t of tail t, counted from 1; at least 1."""

@@ -21,8 +21,6 @@ from glocal.config.rules import partition_problems
 from glocal.errors import ConfigError
 from glocal.log_odds import log_odds
 
-__all__ = ["ClusterPriors", "Clusters", "cluster_priors", "label_clusters", "partition_sizes"]
-
 
 @dataclass(frozen=True)
 class Clusters:

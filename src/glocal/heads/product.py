@@ -22,8 +22,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["log_one_minus_product", "log_product", "product_bce"]
-
 _LOG_HALF = -math.log(2.0)
 
 

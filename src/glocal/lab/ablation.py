@@ -37,8 +37,6 @@ from glocal.lab.variant_tables import VariantTable
 from glocal.predict.evaluation import COMBINED, MEAN
 from glocal.table import Column, Table, columns
 
-__all__ = ["Ablation"]
-
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
 _PLOTTED = _PUBLISHED = ("P@1", "P@3", "P@5")
 

@@ -13,8 +13,6 @@ from glocal.lab.experiment.jobs import Result
 from glocal.predict.evaluation import COMBINED, OVERALL, UNSEEN
 from glocal.table import Table, columns
 
-__all__ = ["Analysis", "band_names", "band_table", "macro_of", "percent", "shared_settings"]
-
 K = "5"  # cut-off of macro scores
 MACRO = {"P": "precision", "R": "recall", "F": "f1"}
 GROUPS = {"all_labels": "over all labels of a band", "with_gold": "over labels with gold"}

@@ -16,8 +16,6 @@ from glocal.lab.plots import Panel, bar_plot
 from glocal.predict.evaluation import EvaluationReport
 from glocal.table import Cell, Table, columns
 
-__all__ = ["BandComparison"]
-
 _GROUPS = {"all_labels": "over all labels", "with_gold": "over labels with gold"}
 
 

@@ -27,15 +27,6 @@ from glocal.lab.plots import Point, scatter
 from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
 from glocal.table import Cell, Table, columns
 
-__all__ = [
-    "ResultsPage",
-    "benchmark_runner",
-    "check_metric",
-    "comparison_table",
-    "cost_table",
-    "quality_tables",
-]
-
 HEADING = "Benchmark"
 _SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "RP@5", "PSP@1", "PSP@3", "PSP@5")
 _FRESH = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")

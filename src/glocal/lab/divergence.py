@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from glocal.data.batches import Batch
     from glocal.data.corpus import Corpus
 
-__all__ = ["Divergence", "bernoulli_jsd", "expert_divergence", "log_jsd"]
-
 _LN2 = math.log(2.0)
 
 

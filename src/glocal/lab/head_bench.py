@@ -26,18 +26,6 @@ from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
 from glocal.ranking.topk import TopK
 
-__all__ = [
-    "FlatHead",
-    "Workload",
-    "build_clusters",
-    "head_topk",
-    "median_seconds",
-    "set_gates",
-    "tail_shares",
-    "timed",
-    "training_step",
-]
-
 _GATE = 12.0  # logit of an open gate
 _DOCUMENTS = 500_000  # training documents the label counts stand for
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from glocal.lab.head_bench import Workload
 
-__all__ = ["LABEL_COUNTS", "HeadCost", "HeadCosts", "measure_heads"]
-
 FLAT = (1.0,)
 # The paper's Table 2 (two clusters up to 31K labels, four beyond) and the third way of Figure 5.
 PARTITIONS: dict[str, tuple[float, ...]] = {

@@ -24,8 +24,6 @@ from glocal.lab.variant_tables import Variant, VariantTable
 from glocal.predict.evaluation import COMBINED, MEAN
 from glocal.table import Table, columns
 
-__all__ = ["LayerPoint", "LayerSweep", "layer_table", "on_layers"]
-
 GLOBAL = "D-last"
 _METRIC = "P@5"
 _ATTENTION, _DOCUMENT = "A", "D"

@@ -13,8 +13,6 @@ from typing import Any
 
 from glocal._version import __version__
 
-__all__ = ["PeakMemory", "describe_machine", "gpu_memory", "peak_memory", "usable_cores"]
-
 
 def usable_cores() -> int:
     """Return the number of cores this process may use."""

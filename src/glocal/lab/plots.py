@@ -19,8 +19,6 @@ from typing import Any
 from glocal.data.atomic import atomic_write
 from glocal.errors import MissingExtraError, Remedy, require
 
-__all__ = ["Panel", "Point", "bar_plot", "check_plots", "dot_plot", "line_plot", "scatter"]
-
 _LIGHT = {"ground": "#ffffff", "ink": "#1f1f1f", "soft": "#d9d9d9",
           "series": ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#5c5c5c")}  # fmt: skip
 _DARK = {"ground": "#16181d", "ink": "#e8e8e8", "soft": "#3a3d45",

@@ -16,8 +16,6 @@ from glocal.errors import ConfigError
 from glocal.lab.experiment.jobs import Result
 from glocal.lab.variant_tables import Variant, VariantTable
 
-__all__ = ["check_seeds", "merge_runs", "over_seeds", "parse_seeds", "seeded_name"]
-
 SEED = "train.seed"
 
 

@@ -29,16 +29,6 @@ from glocal.lab.experiment.jobs import Conditions, Job, Splits
 from glocal.lab.experiment.methods import recipe_method
 from glocal.lab.experiment.runner import Runner
 
-__all__ = [
-    "Variant",
-    "VariantTable",
-    "load_table",
-    "resolve",
-    "select",
-    "table_names",
-    "variant_runner",
-]
-
 _PACKAGE = "glocal.recipes.tables"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # names become folders
 _TABLE_KEYS = {"title", "recipe", "parts", "published", "settings", "variants"}

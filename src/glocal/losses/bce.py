@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["bce_candidates", "bce_chunk"]
-
 
 def bce_chunk(logits: Tensor, gold: Tensor, start: int) -> Tensor:
     """Return the loss of one chunk of labels.

@@ -15,8 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["ChunkLoss", "RowUpdate", "chunked_loss", "label_chunks"]
-
 Tensors = Sequence[Tensor | None]
 ChunkLoss = Callable[[slice, Tensors, Tensors], Tensor]
 RowUpdate = Callable[[slice, Tensor], None]

@@ -19,8 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["bernoulli_kl", "diversity"]
-
 
 def bernoulli_kl(first: Tensor, second: Tensor) -> Tensor:
     """Return KL(σ(first) ‖ σ(second)) of Bernoulli distributions, from logits."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["ChunkUse"]
-
 
 class ChunkUse(Enum):
     """The uses of label chunks; each value holds the elements on CUDA, on a CPU and elsewhere."""

@@ -19,8 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from glocal.metrics.documents import DocumentScores
 
-__all__ = ["BootstrapResult", "paired_bootstrap"]
-
 # Counts held at a time: 32 MiB.
 _BLOCK = 1 << 22
 

@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["Gold", "best_weights", "hit_matrix", "prepare_gold"]
-
 
 @dataclass(frozen=True, eq=False)
 class Gold:

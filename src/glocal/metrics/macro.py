@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from glocal.metrics.ranking import Judged
 
-__all__ = ["LabelCounts", "MacroScores", "label_counts", "macro_scores"]
-
 
 @dataclass(frozen=True, eq=False)
 class LabelCounts:

@@ -20,8 +20,6 @@ from glocal.metrics.ranking import (
     recall_at_k,
 )
 
-__all__ = ["MACRO", "MICRO", "RANKING", "WEIGHTED", "MetricName", "parse_metric_name"]
-
 RANKING: Mapping[str, Callable[[Judged, int], DocumentScores]] = {
     "P": precision_at_k,
     "nDCG": ndcg_at_k,

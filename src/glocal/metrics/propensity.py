@@ -17,8 +17,6 @@ from glocal.metrics.documents import DocumentScores
 from glocal.metrics.gold import best_weights
 from glocal.metrics.ranking import Judged, discounts, ideal_discounts
 
-__all__ = ["Weighted", "inverse_propensity", "psndcg_at_k", "psp_at_k", "weigh"]
-
 
 def inverse_propensity(
     counts: ArrayLike, n_train: int, *, a: float = 0.55, b: float = 1.5, n_columns: int = 0

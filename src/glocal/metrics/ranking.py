@@ -18,17 +18,6 @@ from numpy.typing import NDArray
 from glocal.metrics.documents import DocumentScores
 from glocal.metrics.gold import Gold, hit_matrix, prepare_gold
 
-__all__ = [
-    "Judged",
-    "discounts",
-    "ideal_discounts",
-    "judge",
-    "ndcg_at_k",
-    "precision_at_k",
-    "r_precision_at_k",
-    "recall_at_k",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Judged:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CalibrationError", "ScoreRange", "expected_calibration_error", "score_ranges"]
-
 _RANGES = ((0.001, 0.01), (0.01, 0.1), (0.1, 0.5), (0.5, 1.0))
 
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from glocal.metrics.documents import DocumentScores
 from glocal.metrics.ranking import Judged
 
-__all__ = ["MicroScores", "micro_scores"]
-
 
 @dataclass(frozen=True, eq=False)
 class MicroScores:

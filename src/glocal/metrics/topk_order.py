@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["sort_topk"]
-
 Indices = NDArray[np.int64]
 Scores = NDArray[np.float32]
 

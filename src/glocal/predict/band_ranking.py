@@ -31,8 +31,6 @@ from glocal.vocabulary.label_space import LabelSpace
 if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor
 
-__all__ = ["BANDS", "BandRanking", "Interval", "rank_within_bands"]
-
 BANDS = "few=1-50,frequent=51-"
 _METRICS = {"nDCG": ndcg_at_k, "RP": r_precision_at_k}
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from glocal.ranking.predictions import Predictions
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["BadRows", "predict_file", "predict_rows", "prediction_rows"]
-
 BadRows = Literal["report", "skip", "stop"]
 CHUNK = 2048  # documents in memory at a time; enough for length-sorted batches to pay off
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
     from glocal.predict.predictor import Predictor
 
-__all__ = ["collate_corpus", "collator"]
-
 
 def collate_corpus(
     predictor: Predictor, corpus: Corpus, *, allowed: np.ndarray | None = None

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["ensemble_labels", "ensemble_predict"]
-
 CHUNK = 4096  # texts between two writes to the pool
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from glocal.companions.sparse.word_weights import Contribution
 
-__all__ = ["Span", "TagExplanation", "attention_spans", "attention_weights", "weighed_spans"]
-
 
 @dataclass(frozen=True)
 class Span:

@@ -23,8 +23,6 @@ from glocal.metrics.ranking import Judged, judge
 from glocal.metrics.threshold import micro_scores
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["Propensity", "Scorer", "check_metric_name", "compare", "metric_value"]
-
 # Rows looked at together when predictions are checked.
 _ROWS = 1 << 16
 

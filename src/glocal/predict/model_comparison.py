@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from glocal.metrics.bootstrap import BootstrapResult
     from glocal.predict.evaluation import EvaluationReport
 
-__all__ = ["compare_models"]
-
 FAMILIES = ("P", "nDCG", "R")
 
 

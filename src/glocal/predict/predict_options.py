@@ -11,8 +11,6 @@ from glocal.data.corpus import surrogate_in
 from glocal.errors import ConfigError, DataError, Remedy
 from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["allowed_labels", "check_unicode", "choose_device"]
-
 
 def allowed_labels(
     labels: LabelSpace, only: Sequence[str] | None, exclude: Sequence[str] | None

@@ -34,8 +34,6 @@ from glocal.vocabulary.label_space import LabelSpace
 if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
 
-__all__ = ["Predictor"]
-
 logger = logging.getLogger(__name__)
 
 _EVALUATED = 100  # labels per document looked at by `evaluate`

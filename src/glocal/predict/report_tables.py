@@ -8,8 +8,6 @@ from glocal.metrics.metric_names import MICRO
 from glocal.predict.evaluation import EvaluationReport
 from glocal.table import Cell, Column, Table, columns
 
-__all__ = ["report_tables"]
-
 _WIDTH = 9  # metric columns side by side; this many of the widest still fit
 _MAIN, _MORE = ("P", "nDCG", "PSP"), ("R", "RP", "PSnDCG")
 

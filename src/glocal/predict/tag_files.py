@@ -23,8 +23,6 @@ from glocal.control_characters import escape, escape_json
 from glocal.data.atomic import atomic_write
 from glocal.errors import ConfigError
 
-__all__ = ["FORMATS", "RowSink", "TagRow", "open_writer"]
-
 TagRow = dict[str, Any]
 RowSink = Callable[[Iterable[TagRow]], None]
 

@@ -16,8 +16,6 @@ from glocal.ranking.predictions import Predictions
 from glocal.ranking.ranker import Ranked, Ranker
 from glocal.ranking.topk import TopK
 
-__all__ = ["score_documents"]
-
 
 def score_documents(
     system: Ranker,

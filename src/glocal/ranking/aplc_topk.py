@@ -15,8 +15,6 @@ from glocal.losses.chunked import label_chunks
 from glocal.losses.memory import ChunkUse
 from glocal.ranking.topk import RunningTopK, TopK
 
-__all__ = ["aplc_topk"]
-
 
 def aplc_topk(
     head: APLC,

@@ -22,8 +22,6 @@ from glocal.metrics.ranking import judge
 from glocal.ranking.calibration_curve import CalibrationCurve, fit_curve, summed_pairs
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["Calibration", "CalibrationPairs", "calibrate"]
-
 # Neighbouring float32 values must stay apart, and 0 and 1 have no finite logarithms.
 _CLIP = (1e-30, 1.0 - 2.0**-25)
 _BANDS = 8  # bands of ranks, in each unit of their logarithm

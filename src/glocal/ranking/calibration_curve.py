@@ -17,8 +17,6 @@ from scipy.optimize import brentq, isotonic_regression
 
 from glocal.log_odds import sigmoid
 
-__all__ = ["CalibrationCurve", "fit_curve", "summed_pairs"]
-
 _FEWEST_HITS = 20  # gold labels between neighbouring knots, so that their heights mean something
 _MOST_KNOTS = 30
 _BIN = 0.01  # width of the bins of log-odds that are distinguished

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from glocal.data.batches import Batch
 
-__all__ = ["Candidates", "draw_candidates"]
-
 
 class Candidates(NamedTuple):
     """Labels to score for each document, with their targets and weights."""

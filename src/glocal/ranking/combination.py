@@ -24,8 +24,6 @@ from glocal.ranking.pool import Pool
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Combination", "fit_weights"]
-
 _PENALTY = 1e-4  # keeps the weights finite where two experts always agree
 _WEIGHT_PRIOR, _FREQUENCY_PRIOR = 5.0, 50.0  # each as the log loss of this many labels
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from glocal.metrics.ranking import judge
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["Decision", "fit_decision"]
-
 
 @dataclass(frozen=True)
 class Decision:

@@ -21,8 +21,6 @@ from glocal.ranking.combination import Combination
 from glocal.ranking.ranker import Ranked, Ranker
 from glocal.ranking.topk import RunningTopK
 
-__all__ = ["ExpertRanker", "deduplicate"]
-
 
 class ExpertRanker(Ranker):
     """Ranks labels by the combined logits of its experts.

@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from glocal.log_odds import sigmoid
 
-__all__ = ["fit_logistic", "log_loss"]
-
 
 def fit_logistic(
     features: NDArray[np.float64],

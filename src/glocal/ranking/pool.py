@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from glocal.log_odds import log_odds
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["Pool", "distinct_labels", "scores_at"]
-
 _CLIP = (1e-7, 1.0 - 1e-7)
 _LAST = np.iinfo(np.int64).max  # sorts empty places to the end
 

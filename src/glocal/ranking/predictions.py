@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["Predictions", "Tag"]
-
 
 class Tag(NamedTuple):
     """A predicted label: its id, its name and its score, a probability by default."""

@@ -14,8 +14,6 @@ from glocal.data.chunks import Chunking
 from glocal.ranking.combination import Combination
 from glocal.ranking.topk import TopK
 
-__all__ = ["Ranked", "Ranker"]
-
 
 class Ranked(NamedTuple):
     """The best labels of a batch by the whole model, and by its parts where asked for."""

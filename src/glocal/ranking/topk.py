@@ -11,8 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["RunningTopK", "TopK", "topk_of"]
-
 _LOW = 0x7FFFFFFF
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from glocal.config.resolve import ResolvedRecipe
     from glocal.storage.model_directory import StoredModel
 
-__all__ = ["model_card"]
-
 
 def model_card(model: StoredModel) -> str:
     """Return the card of a model; blocks of the template that have nothing to say are skipped."""

@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     from glocal.encoders.tokenizer import TextTokenizer
     from glocal.ranking.ranker import Ranker
 
-__all__ = [
-    "FORMAT_VERSION",
-    "StoredModel",
-    "load_model",
-    "read_labels",
-    "read_settings",
-    "save_model",
-]
-
 FORMAT_VERSION = 3
 
 

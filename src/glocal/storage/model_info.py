@@ -11,8 +11,6 @@ from typing import Any
 from glocal.data.cache_contents import folder_size
 from glocal.storage.model_directory import read_labels, read_settings
 
-__all__ = ["ModelInfo", "model_info"]
-
 
 @dataclass(frozen=True)
 class ModelInfo:

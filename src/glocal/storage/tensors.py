@@ -9,8 +9,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-__all__ = ["write_tensors"]
-
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write tensors to a new safetensors file.

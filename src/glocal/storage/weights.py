@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from glocal.encoders.tokenizer import TextTokenizer
     from glocal.ranking.ranker import Ranker
 
-__all__ = ["load_weights", "save_weights"]
-
 
 def save_weights(folder: Path, system: Ranker) -> None:
     """Write the encoder's configuration and the weights of a system or of every member."""

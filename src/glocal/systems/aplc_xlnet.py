@@ -28,8 +28,6 @@ from glocal.ranking.ranker import Ranked
 from glocal.ranking.topk import topk_of
 from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
-__all__ = ["APLCXLNet", "build_aplc"]
-
 
 def build_aplc(
     config: AplcConfig, clusters: Clusters, width: int, statistics: LabelStatistics

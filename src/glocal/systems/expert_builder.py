@@ -23,8 +23,6 @@ from glocal.heads.frequency_clusters import label_clusters
 from glocal.systems.aplc_xlnet import build_aplc
 from glocal.systems.system import LabelStatistics
 
-__all__ = ["ExpertBuilder"]
-
 
 class ExpertBuilder:
     """Builds the experts of a recipe, one by one.

@@ -10,8 +10,6 @@ from glocal.data.chunks import Chunking
 from glocal.encoders.encoder import LongDocuments
 from glocal.encoders.tokenizer import TextTokenizer
 
-__all__ = ["long_documents"]
-
 
 def long_documents(
     recipe: Recipe, experts: Sequence[ExpertSpec], tokenizer: TextTokenizer

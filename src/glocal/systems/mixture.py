@@ -38,8 +38,6 @@ from glocal.ranking.topk import RunningTopK
 from glocal.systems.expert_builder import ExpertBuilder
 from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
-__all__ = ["ExpertMixture"]
-
 _UPDATED_ROWS = 1 << 17  # labels per chunk where rows are updated at once, and logits
 _UPDATED_LOGITS = 1 << 23
 _NO_LOSS = -100.0  # a logit whose softplus and gradient are zero

@@ -20,8 +20,6 @@ from glocal.ranking.expert_topk import ExpertRanker, deduplicate
 from glocal.ranking.ranker import Ranker
 from glocal.systems.mixture import ExpertMixture
 
-__all__ = ["MixtureEnsemble", "mixtures_of"]
-
 _LARGEST = 100.0  # an infinite log-odds of one member must not silence the others
 
 

@@ -31,8 +31,6 @@ from glocal.systems.system import LabelStatistics, System
 if TYPE_CHECKING:
     from glocal.encoders.static import StaticVectors
 
-__all__ = ["FAMILIES", "build_system", "rebuild_system"]
-
 FAMILIES: dict[str, type[System]] = {MIXTURE: ExpertMixture, CLUSTERS: APLCXLNet}
 
 

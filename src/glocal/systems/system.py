@@ -18,8 +18,6 @@ from glocal.encoders.encoder import Encoder
 from glocal.losses.chunked import RowUpdate
 from glocal.ranking.ranker import Ranker
 
-__all__ = ["LabelStatistics", "System", "TrainingPosition"]
-
 
 @dataclass(frozen=True)
 class TrainingPosition:

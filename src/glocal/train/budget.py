@@ -17,16 +17,6 @@ from dataclasses import dataclass
 from glocal.config.durations import format_seconds
 from glocal.progress import Progress
 
-__all__ = [
-    "FEWEST_EPOCHS",
-    "BudgetWatch",
-    "Choice",
-    "Situation",
-    "Speed",
-    "Wish",
-    "choose",
-]
-
 FEWEST_EPOCHS = 3  # passes below which new label vectors are too raw to add to the sparse expert
 MARGIN = 1.2  # a run may take this much longer than its estimate
 PATIENCE = 1800.0  # seconds on a CPU where no budget is given

@@ -29,8 +29,6 @@ from glocal.errors import Remedy, TrainingError
 from glocal.storage.tensors import write_tensors
 from glocal.systems.system import System
 
-__all__ = ["START_AGAIN", "RunFolder", "RunState", "random_state", "seed_everything"]
-
 START_AGAIN = Remedy("overwrite", "start from scratch")
 
 _NAME = re.compile(r"checkpoint-(\d+)")

@@ -10,8 +10,6 @@ from glocal.train.checkpoint import RunFolder
 from glocal.train.engine import Engine
 from glocal.train.listener import TrainListener
 
-__all__ = ["RunContext", "throttled_progress"]
-
 _MESSAGE_SECONDS = 10.0  # between two messages
 
 

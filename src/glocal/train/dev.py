@@ -25,8 +25,6 @@ from glocal.train.engine import Engine
 from glocal.train.loop import DevScores
 from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["DevEvaluator", "Outcome"]
-
 _DEV_K = 20  # labels per dev document looked at for metrics and weights
 # For the calibration, all labels of a sample of documents, or this many of the best:
 _MOST_LABELS, _FEWEST_SAMPLED = 50_000, 200

@@ -21,8 +21,6 @@ from torch import Tensor, nn
 
 from glocal.errors import ConfigError
 
-__all__ = ["Engine"]
-
 
 class Engine:
     """Where and how a run computes.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from glocal.encoders.static import StaticVectors
 
-__all__ = ["RunInputs", "build_label_space", "gather_inputs"]
-
 
 @dataclass(frozen=True)
 class RunInputs:

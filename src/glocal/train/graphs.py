@@ -21,8 +21,6 @@ from glocal.data.batches import Batch
 from glocal.systems.system import System, TrainingPosition
 from glocal.train.row_updates import RowUpdates
 
-__all__ = ["StepGraphs"]
-
 logger = logging.getLogger(__name__)
 
 _MOST = 48  # graphs kept; each holds a set of gradients

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["TrainListener"]
-
 
 class TrainListener:
     """Receives the events of a run and ignores them; subclasses override what they show."""

@@ -29,8 +29,6 @@ from glocal.train.prefetch import Prefetch
 from glocal.train.row_updates import RowUpdates
 from glocal.train.signals import StopSignals
 
-__all__ = ["DevScores", "Loop"]
-
 
 class DevScores(NamedTuple):
     """Scores on dev by metric, of the whole model and of each expert by itself."""

@@ -25,8 +25,6 @@ from glocal.train.gather import RunInputs
 from glocal.train.optim import build_optimizer
 from glocal.train.single import build
 
-__all__ = ["measure"]
-
 _SAMPLE = 512  # texts in the sample
 # Texts of the two timed batches; on a GPU, a quarter of the recipe's batch and all of it.
 _CPU_BATCHES = (2, 8)

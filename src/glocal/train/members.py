@@ -32,8 +32,6 @@ from glocal.train.gather import RunInputs
 from glocal.train.listener import TrainListener
 from glocal.train.single import SingleRun, build, final_outcome, set_up, train_system
 
-__all__ = ["train_members"]
-
 
 def train_members(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> StoredModel:
     """Train every member that is not finished yet, and join them into one model.

@@ -11,8 +11,6 @@ from torch import nn
 from glocal.config import TrainConfig
 from glocal.systems.system import System
 
-__all__ = ["build_optimizer", "schedule_factor", "set_rates"]
-
 
 def build_optimizer(system: System, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
     """Return AdamW over the system's groups; only the encoder's matrices have weight decay."""

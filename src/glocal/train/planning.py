@@ -36,8 +36,6 @@ from glocal.train.gather import RunInputs
 from glocal.train.listener import TrainListener
 from glocal.train.measure import measure
 
-__all__ = ["Plan", "decide"]
-
 _COUNTED = 2000  # texts whose words are counted
 _TRIAL_SECONDS = 20.0  # longest trial of an encoder on a CPU; with less time left none is made
 

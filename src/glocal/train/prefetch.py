@@ -12,8 +12,6 @@ import torch
 
 from glocal.data.batches import Batch
 
-__all__ = ["Prefetch"]
-
 
 class Prefetch:
     """Yields batches that a thread prepares, in pinned memory where a GPU reads them."""

@@ -29,8 +29,6 @@ from glocal.errors import ConfigError
 from glocal.losses.chunked import RowUpdate
 from glocal.systems.system import System
 
-__all__ = ["RowUpdates", "round_label_matrices"]
-
 _DECAY = 0.999  # of the mean squares
 _EPSILON = 1e-8
 

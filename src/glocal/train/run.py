@@ -36,9 +36,6 @@ from glocal.train.planning import decide
 from glocal.train.single import final_outcome, set_up, train_system
 from glocal.vocabulary.label_table import LabelTable
 
-__all__ = ["FitResult", "check_target", "fit"]
-
-
 Arguments = ParamSpec("Arguments")
 
 

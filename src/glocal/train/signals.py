@@ -8,8 +8,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["StopSignals"]
-
 
 class StopSignals:
     """Records the request to stop; a second signal stops the run at once.

@@ -35,8 +35,6 @@ from glocal.train.loop import Loop
 from glocal.train.optim import build_optimizer
 from glocal.train.row_updates import round_label_matrices
 
-__all__ = ["SingleRun", "build", "final_outcome", "set_up", "train_system"]
-
 
 @dataclass(frozen=True)
 class SingleRun:

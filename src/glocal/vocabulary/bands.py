@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from glocal.errors import ConfigError
 
-__all__ = ["Band", "Bands"]
-
 ITEM = re.compile(r"\s*([^=,\s]+)\s*=\s*(\d+)\s*-\s*(\d*)\s*")
 EXAMPLE = "few=1-20,medium=21-100,many=101-"
 

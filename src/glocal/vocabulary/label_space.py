@@ -27,8 +27,6 @@ from glocal.data.corpus import Corpus
 from glocal.errors import DataError
 from glocal.vocabulary.label_table import LabelTable
 
-__all__ = ["LabelSpace"]
-
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),

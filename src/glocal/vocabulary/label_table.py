@@ -23,8 +23,6 @@ from glocal.data.formats.rows import Problems, split_labels
 from glocal.data.formats.source import Source
 from glocal.errors import DataError
 
-__all__ = ["LabelEntry", "LabelTable", "find_cycles", "read_label_table"]
-
 EXAMPLE = '{"id": "a", "name": "…", "parents": ["b"]}'
 
 

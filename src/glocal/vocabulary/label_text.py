@@ -13,8 +13,6 @@ from glocal.errors import ConfigError, Remedy
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelTable
 
-__all__ = ["label_texts", "name_forms", "telling_name"]
-
 _LETTER = re.compile(r"[^\W\d_]")
 
 

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cluster_labels", "label_means"]
-
 HASHED_WIDTH = 256
 ROUNDS = 8
 

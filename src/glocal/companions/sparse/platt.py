@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from glocal.log_odds import sigmoid
 
-__all__ = ["calibrate", "fit_scaling", "held_out_texts"]
-
 BEST_LABELS = 20
 HELD_OUT_SHARE = 50
 MOST_HELD_OUT = 2000

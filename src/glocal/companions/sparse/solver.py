@@ -25,8 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["START_BIAS", "Positives", "TextProducts", "solve_block"]
-
 Floats = NDArray[np.float32]
 
 START_BIAS = -1.0

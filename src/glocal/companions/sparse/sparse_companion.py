@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["SparseCompanion"]
-
 _BEST = 200  # labels of each text whose log-odds are kept
 _BEST_UNSEEN = 50  # labels without training texts kept as well: they are rarely among the best
 _CHUNK = 4096  # texts scored at a time

@@ -30,8 +30,6 @@ from glocal.config import SparseConfig
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import ModelError, NewerFormatError
 
-__all__ = ["FORMAT", "read_model", "write_model"]
-
 FORMAT = 2  # 1 had no groups
 _MATRIX = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
 

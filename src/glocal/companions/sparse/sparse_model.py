@@ -33,8 +33,6 @@ from glocal.progress import StagedProgress
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_text import name_forms, telling_name
 
-__all__ = ["SparseModel"]
-
 _LARGEST_LOGIT = np.float32(16)
 
 

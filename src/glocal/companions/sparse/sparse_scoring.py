@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from glocal.companions.sparse.threads import ordered_map
 
-__all__ = ["LabelGroups", "LinearScorer", "top_labels"]
-
 CHUNK_CELLS = 4_000_000
 
 

@@ -32,8 +32,6 @@ from glocal.companions.sparse.threads import ordered_map
 from glocal.config import SparseConfig
 from glocal.progress import StagedProgress
 
-__all__ = ["LinearTrainer"]
-
 DIRECT_LABELS = 1024
 # The matcher only has to find texts worth training on: a few steps on frequent features suffice.
 MATCHER_ITERATIONS = 6

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WordSpool"]
-
 
 class WordSpool:
     """Batches of word ids in a temporary file, which is deleted when the spool is closed."""

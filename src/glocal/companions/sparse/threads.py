@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["n_threads", "ordered_map"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -29,8 +29,6 @@ from glocal.companions.sparse.vectoriser import PIECES, Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
 from glocal.log_odds import sigmoid
 
-__all__ = ["name_features", "score_unseen", "words_like"]
-
 LIKE_WEIGHT = 0.7  # weight of a word that is only similar to one of the name
 ENDING = 3  # last letters in which similar words may differ
 BEGINNING = 4  # first letters they must share

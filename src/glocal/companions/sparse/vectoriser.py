@@ -27,8 +27,6 @@ from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.progress import StagedProgress
 
-__all__ = ["PIECES", "TITLE", "Part", "Vectoriser", "settled"]
-
 BATCH_TEXTS = 2048
 SHORT_TEXTS = 50  # mean words up to which pieces of words are features too
 FEW_TEXTS = 20_000  # texts of a small corpus, where a word of a single text is a feature

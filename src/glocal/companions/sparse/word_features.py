@@ -22,8 +22,6 @@ from glocal.companions.sparse.threads import ordered_map
 from glocal.companions.sparse.words import WordBatch
 from glocal.config import SparseConfig
 
-__all__ = ["Counts", "Vocabulary", "VocabularyBuilder"]
-
 MERGE_PAIRS = 8_000_000
 FREQUENT_TEXTS = 1000
 

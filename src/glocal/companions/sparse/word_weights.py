@@ -10,8 +10,6 @@ from typing import Any
 from glocal.companions.sparse.vectoriser import PIECES, TITLE, Part, Vectoriser
 from glocal.companions.sparse.words import first_lines, pieces_of, word_spans
 
-__all__ = ["Contribution", "contributions"]
-
 
 @dataclass(frozen=True)
 class Contribution:

@@ -20,8 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["WordBatch", "first_lines", "pieces_of", "split_pieces", "split_words", "word_spans"]
-
 SEPARATORS = r"[^\pL\pN\pM]+"
 _WORD_CHARACTER = r"[\pL\pN\pM]"
 _ASCII_WORD = re.compile(r"[a-z0-9]+")  # in lower-cased text

@@ -17,8 +17,6 @@ from glocal.encoders.word_lookup import plain_words
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelEntry
 
-__all__ = ["describe_labels"]
-
 TEXTS_PER_LABEL = 20
 SHORTEST_WORD = 3  # letters
 

@@ -22,8 +22,6 @@ from glocal.data.corpus import Corpus
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelEntry, LabelTable, find_cycles
 
-__all__ = ["KnownLabels"]
-
 logger = logging.getLogger(__name__)
 
 SCHEMA = pa.schema(

@@ -15,8 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["PrunedSearch"]
-
 COMPONENTS_SHARE = 4  # dimensions per component
 SAMPLE = 10_000  # vectors the components are computed from
 FIRST_LOOK = 64  # vectors read in full for a first estimate of the k-th best score

@@ -21,8 +21,6 @@ from glocal.progress import Progress
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["KS", "ScopeRecall", "scope_recall"]
-
 KS = (1, 2, 3, 5, 10, 20, 30, 50)
 BATCH_TEXTS = 1024
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["AddedParent", "Neighbour", "TeacherExplanation", "Vote"]
-
 
 @dataclass(frozen=True)
 class Neighbour:

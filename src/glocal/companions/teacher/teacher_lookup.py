@@ -11,8 +11,6 @@ from glocal.progress import StagedProgress
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelTable
 
-__all__ = ["teacher_from_texts"]
-
 
 def teacher_from_texts(
     recipe: Recipe, train: Corpus, table: LabelTable | None, *, progress: StagedProgress

@@ -17,8 +17,6 @@ from glocal.data.corpus import Corpus
 from glocal.data.duplicates import KEY_BYTES, exact_key, text_keys
 from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["IndexedTexts"]
-
 KEY = np.dtype((np.void, KEY_BYTES))
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from glocal.companions.teacher.pruning import PrunedSearch
     from glocal.encoders.static import StaticVectors
 
-__all__ = ["SimilarityIndex"]
-
 BLOCK_ELEMENTS = 1 << 24  # similarities held at a time
 MOST_QUERIES = 1024
 SPARE = 8  # candidates beyond k, among which ties are broken

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Scopes", "scopes_from_neighbours", "vote"]
-
 
 @dataclass(frozen=True)
 class Scopes:

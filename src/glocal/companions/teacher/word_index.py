@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from glocal.encoders.static import StaticVectors
 from glocal.errors import ModelError
 
-__all__ = ["WordIndex"]
-
 QUERIES = 256  # looked up at a time
 FILES = {"data": "words.npy", "indices": "word-places.npy", "indptr": "word-offsets.npy"}
 

@@ -16,8 +16,6 @@ from glocal.data.corpus import Document
 from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
 from glocal.data.formats.source import Source
 
-__all__ = ["iter_rows", "read_csv", "read_tsv"]
-
 # A quoted field of more lines than this is treated as a quote that was never closed.
 MAX_RECORD_LINES = 10_000
 MAX_FIELD_CHARACTERS = 1 << 30

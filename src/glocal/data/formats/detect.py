@@ -17,8 +17,6 @@ from glocal.data.formats.xmc import (
 )
 from glocal.errors import ConfigError
 
-__all__ = ["FORMATS", "reader_for"]
-
 FORMATS: dict[str, RowReader] = {
     "jsonl": read_jsonl,
     "csv": read_csv,

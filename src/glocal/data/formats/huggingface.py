@@ -10,8 +10,6 @@ from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
 from glocal.data.formats.source import Source
 from glocal.errors import require
 
-__all__ = ["is_saved_dataset", "read_huggingface"]
-
 MARKERS = ("dataset_info.json", "dataset_dict.json", "state.json")
 
 

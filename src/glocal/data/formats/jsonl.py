@@ -9,8 +9,6 @@ from glocal.data.corpus import Document
 from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
 from glocal.data.formats.source import Source
 
-__all__ = ["iter_objects", "read_jsonl"]
-
 EXAMPLE = '{"id": "1", "text": "…", "labels": ["a", "b"]}'
 
 

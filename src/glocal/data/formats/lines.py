@@ -8,8 +8,6 @@ from glocal.data.corpus import Document
 from glocal.data.formats.rows import Problems, ReadOptions
 from glocal.data.formats.source import Source
 
-__all__ = ["read_annif", "read_plain"]
-
 
 def read_annif(source: Source, options: ReadOptions, problems: Problems) -> Iterator[Document]:
     """Stream the documents of an Annif corpus: `text<TAB>label label …`, URIs maybe in `<>`."""

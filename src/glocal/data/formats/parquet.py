@@ -12,8 +12,6 @@ from glocal.data.corpus import Document
 from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
 from glocal.data.formats.source import Source
 
-__all__ = ["iter_parquet_rows", "read_parquet"]
-
 BATCH_ROWS = 1024
 
 

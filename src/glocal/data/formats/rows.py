@@ -17,8 +17,6 @@ from typing import Any
 from glocal.data.corpus import Document
 from glocal.errors import DataError, Remedy
 
-__all__ = ["Problems", "ReadOptions", "RowReader", "documents_from_rows", "split_labels"]
-
 TEXT_PARTS = ("title", "content")
 ID_STAND_IN = "uid"
 LABELS_STAND_IN = "target_ind"

@@ -23,8 +23,6 @@ from typing import BinaryIO, cast
 from glocal.data.formats.rows import Problems
 from glocal.errors import DataError
 
-__all__ = ["HEAD_BYTES", "STDIN", "Source"]
-
 STDIN = "-"
 HEAD_BYTES = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"

@@ -26,15 +26,6 @@ from glocal.data.formats.rows import Problems, ReadOptions
 from glocal.data.formats.source import Source
 from glocal.errors import DataError
 
-__all__ = [
-    "SparseFile",
-    "is_sparse_header",
-    "labels_file_of",
-    "read_sparse",
-    "read_xmc_sparse",
-    "read_xmc_texts",
-]
-
 TEXTS_NAME = re.compile(r"(?P<split>.+?)_(?:raw_)?texts?\.txt")
 SPARSE_HEADER = re.compile(rb"\s*\d+[ \t]+\d+(?:[ \t]+\d+)?[ \t]*\r?\n")
 LABEL_SEPARATOR = re.compile(r"[\s,]+")

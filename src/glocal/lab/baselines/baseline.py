@@ -21,8 +21,6 @@ from glocal.lab.baselines.tfidf import TextFeatures
 from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["Baseline", "LinearBaseline", "Say", "best_of_pairs"]
-
 Say = Callable[[str], None]
 
 

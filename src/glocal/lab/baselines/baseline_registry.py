@@ -13,8 +13,6 @@ from typing import Any
 from glocal.errors import ConfigError, MissingExtraError, no_such
 from glocal.lab.baselines.baseline import Baseline
 
-__all__ = ["BASELINES", "PIP", "BaselineSpec", "baseline_spec", "build_baseline"]
-
 PIP = "pip install 'glocal[baselines]'"
 
 

@@ -23,8 +23,6 @@ from glocal.errors import TrainingError, require
 from glocal.lab.baselines.baseline import Baseline, Say, best_of_pairs, silent
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["FastText"]
-
 _WORD = re.compile(r"\b\w\w+\b")
 _LABEL = "__label__"
 _DEFAULT_RATE = 0.1  # fastText's own

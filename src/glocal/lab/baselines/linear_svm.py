@@ -22,8 +22,6 @@ from glocal.lab.baselines.baseline import LinearBaseline, Say
 from glocal.metrics.topk_order import sort_topk
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["LinearSVM"]
-
 LABELS_PER_MESSAGE = 64
 SCORES_AT_A_TIME = 1 << 22  # elements of a dense block of texts × labels
 

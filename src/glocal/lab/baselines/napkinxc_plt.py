@@ -15,8 +15,6 @@ from glocal.errors import require
 from glocal.lab.baselines.baseline import LinearBaseline, Say, best_of_pairs
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["NapkinOneVsRest", "NapkinTree"]
-
 
 class NapkinTree(LinearBaseline):
     """A probabilistic label tree; settings are those of `napkinxc.models.PLT`."""

@@ -18,8 +18,6 @@ from glocal.errors import DataError, TrainingError, require
 from glocal.lab.baselines.baseline import LinearBaseline, Say, best_of_pairs
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["OmikujiTrees"]
-
 
 class OmikujiTrees(LinearBaseline):
     """Forests of label trees; settings are Omikuji's hyper-parameters, and `beam_size`."""

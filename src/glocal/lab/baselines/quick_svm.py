@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from glocal.ranking.predictions import Predictions
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["linear_baseline"]
-
 SETTINGS = {"tol": 0.01, "prune": 0.01}
 
 

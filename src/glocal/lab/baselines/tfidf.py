@@ -18,8 +18,6 @@ from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError, require
 
-__all__ = ["TextFeatures"]
-
 
 class TextFeatures:
     """Turns texts into rows of a sparse matrix.

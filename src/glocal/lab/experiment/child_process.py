@@ -33,8 +33,6 @@ from glocal.lab.machine import usable_cores
 if TYPE_CHECKING:
     from glocal.lab.experiment.runner import RunView
 
-__all__ = ["run_in_children"]
-
 WORKER = ["-m", "glocal.lab.experiment.child_process"]
 STOPPED = 130  # exit status of a child that the user stopped
 STAGE = "== "  # opens a log line that names the stage

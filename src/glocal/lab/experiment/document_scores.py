@@ -21,8 +21,6 @@ from glocal.metrics.metric_names import RANKING, MetricName
 from glocal.predict.metric_scores import Scorer
 from glocal.ranking.predictions import Predictions
 
-__all__ = ["compare_folders", "document_scores", "load_document_scores", "save_document_scores"]
-
 FILE = "documents.parquet"
 _MEASURED_ON = b"measured_on"
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
     from glocal.predict.predictor import Predictor
 
-__all__ = ["Fitted", "train_method"]
-
 _EVALUATED = 20  # labels per text of a baseline that are predicted, saved and evaluated
 _NOTE_SECONDS = 10.0
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
     from glocal.vocabulary.label_table import LabelTable
 
-__all__ = ["Conditions", "Job", "JobListener", "JobState", "Result", "Splits"]
-
 _SPLITS = ("train", "dev", "test")
 _FORMAT = 1  # of result.json
 _DIVERGENCE = "+divergence"

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from glocal.ranking.predictions import Predictions
     from glocal.vocabulary.label_space import LabelSpace
 
-__all__ = ["measure_job"]
-
 KS = (1, 3, 5)
 WARM_UP, TIMED, BATCH = 10, 100, 2000  # texts
 LATENCY_K = 5

@@ -17,8 +17,6 @@ from glocal.config import Recipe, load_recipe, recipe_names, recipe_to_mapping
 from glocal.errors import ConfigError, no_such
 from glocal.lab.baselines.baseline_registry import BASELINES, baseline_spec
 
-__all__ = ["BASELINE", "RECIPE", "Method", "baseline_method", "choose_methods", "recipe_method"]
-
 BASELINE, RECIPE = "baseline", "recipe"
 _TITLE_WIDTH = 40  # characters
 

@@ -26,8 +26,6 @@ from glocal.errors import ConfigError, DataError, GlocalError, Interrupted, Reme
 from glocal.lab.experiment.jobs import Job, JobListener, JobState, Result
 from glocal.lab.experiment.methods import RECIPE, Method
 
-__all__ = ["RunView", "Runner", "finished_in", "results_in", "run_job"]
-
 logger = logging.getLogger(__name__)
 
 
