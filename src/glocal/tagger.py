@@ -70,7 +70,7 @@ class Tagger(Estimator):
 
     def __init__(
         self,
-        recipe: str | Path | Recipe = "glocalxml",
+        recipe: str | Path | Recipe = "auto",
         *,
         overrides: Mapping[str, Any] | None = None,
         threshold: float | None = None,

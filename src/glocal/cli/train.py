@@ -28,7 +28,7 @@ def train(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Model directory to write.")
     ],
-    recipe: RecipeName = "glocalxml",
+    recipe: RecipeName = "auto",
     override: Override = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed.", show_default="the recipe's")
