@@ -1,4 +1,4 @@
-"""How long work reports its progress: one shape of callback for the whole library."""
+"""Progress of long work: one shape of callback for the whole library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user sees when something fails: one block on stderr and an exit status.
+"""Failures as the user sees them: one block on stderr and an exit status.
 
 1    an error of the library, of the operating system, or a bug
 2    wrong usage (typer's own message)

@@ -233,7 +233,7 @@ def _gate(
 
 
 def _programs(tensor: Tensor) -> int:
-    """As many programs as the device runs at once."""
+    """Return the number of programs that the device runs at once."""
     if tensor.device.type != "cuda":
         return 4
     return int(torch.cuda.get_device_properties(tensor.device).multi_processor_count)

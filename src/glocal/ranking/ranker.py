@@ -39,7 +39,7 @@ class Ranker(nn.Module, ABC):
     @property
     @abstractmethod
     def chunking(self) -> Chunking | None:
-        """How batches must cut long documents; None if only their start is read."""
+        """The way batches must cut long documents; None if only their start is read."""
 
     @abstractmethod
     def prepare(self, batch: Batch) -> Any:

@@ -45,7 +45,7 @@ class MixtureEnsemble(ExpertRanker):
 
     @property
     def chunking(self) -> Chunking | None:
-        """How members read long documents; the same for all."""
+        """The way all members read long documents."""
         return next(self.mixtures()).chunking
 
     def prepare(self, batch: Batch) -> list[dict[str, State]]:

@@ -68,7 +68,7 @@ class System(Ranker):
 
     @property
     def chunking(self) -> Chunking | None:
-        """How the encoder reads long documents; None where they are cut off."""
+        """The way the encoder reads long documents; None if they are cut off."""
         return self.encoder.chunking
 
     @abstractmethod
