@@ -317,3 +317,26 @@ def test_damaged_folders_are_refused(model, tmp_path):
     (folder / "sparse.json").write_text(json.dumps(about | {"format": 99}))
     with pytest.raises(NewerFormatError, match="format 99"):
         SparseModel.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("weights-indices", lambda a: np.where(np.arange(len(a)) == 3, 10**9, a)),
+        ("weights-indices", lambda a: np.where(np.arange(len(a)) == 3, -5, a)),
+        ("weights-indices", lambda a: a[:-1]),
+        ("weights-indptr", lambda a: np.where(np.arange(len(a)) == 1, 10**12, a)),
+        ("weights-indptr", lambda a: a[::-1]),
+        ("weights-indptr", lambda a: a.astype(np.float64)),
+        ("weights-data", lambda a: a.astype(np.float64)),
+        ("weights-data", lambda a: a[:, None]),
+        ("biases", lambda a: a.astype(str)),
+    ],
+)
+def test_arrays_are_validated_before_compiled_code_reads_them(model, tmp_path, file, damage):
+    model.save(tmp_path / "sparse")
+    path = tmp_path / "sparse" / f"{file}.npy"
+    array = np.load(path)
+    np.save(path, damage(array).astype(array.dtype) if file == "weights-indices" else damage(array))
+    with pytest.raises(ModelError, match=r"do not belong together|not a readable sparse model"):
+        SparseModel.load(tmp_path / "sparse")

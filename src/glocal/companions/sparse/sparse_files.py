@@ -31,7 +31,11 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import ModelError, NewerFormatError
 
 FORMAT = 2  # 1 had no groups
-_MATRIX = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
+_MATRIX: dict[str, type[np.generic]] = {
+    "data": np.float32,
+    "indices": np.int32,
+    "indptr": np.int64,
+}
 
 
 def write_model(
@@ -103,8 +107,8 @@ def _check_sizes(
     expected = [about["n_features"], about["n_labels"], True]
     groups = scorer.groups
     if groups is not None:
-        highest = int(groups.of.max(initial=-1))
-        seen += [len(groups.of), _is_whole(groups.weights), highest < about["n_groups"]]
+        inside = groups.of.min(initial=0) >= 0 and groups.of.max(initial=-1) < about["n_groups"]
+        seen += [len(groups.of), _is_whole(groups.weights), bool(inside)]
         expected += [about["n_labels"], True, True]
     if seen != expected:
         raise ModelError(
@@ -114,7 +118,16 @@ def _check_sizes(
 
 
 def _is_whole(matrix: Any) -> bool:
-    return bool(len(matrix.indptr) == matrix.shape[0] + 1 and matrix.indptr[-1] == len(matrix.data))
+    """Return whether compiled code can read a matrix without leaving its arrays."""
+    bounds, columns = matrix.indptr, matrix.indices
+    return bool(
+        len(bounds) == matrix.shape[0] + 1
+        and bounds[0] == 0
+        and bounds[-1] == len(matrix.data) == len(columns)
+        and (np.diff(bounds) >= 0).all()
+        and columns.min(initial=0) >= 0
+        and columns.max(initial=-1) < matrix.shape[1]
+    )
 
 
 def _read_part(source: Path, about: dict[str, Any]) -> Part:
@@ -141,9 +154,9 @@ def _read_matrix(source: Path, name: str, shape: tuple[int, int]) -> Any:
 
     matrix = csr_matrix(shape, dtype=np.float32)
     # Set one by one: the constructor would read, and perhaps copy, every page of the files.
-    bounds = _read(source / f"{name}-indptr.npy")
-    matrix.data = _read(source / f"{name}-data.npy", mapped=True)
-    matrix.indices = _read(source / f"{name}-indices.npy", mapped=True)
+    bounds = _read(source / f"{name}-indptr.npy", kind=_MATRIX["indptr"])
+    matrix.data = _read(source / f"{name}-data.npy", mapped=True, kind=_MATRIX["data"])
+    matrix.indices = _read(source / f"{name}-indices.npy", mapped=True, kind=_MATRIX["indices"])
     # scipy wants both kinds of indices of one type; the mapped one must not be copied.
     matrix.indptr = bounds if bounds[-1] > np.iinfo(np.int32).max else bounds.astype(np.int32)
     return matrix
@@ -158,7 +171,11 @@ def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
     np.save(path, np.ascontiguousarray(array), allow_pickle=False)
 
 
-def _read(path: Path, *, mapped: bool = False) -> Any:
-    # An empty file cannot be mapped.
+def _read(path: Path, *, mapped: bool = False, kind: type[np.generic] = np.number) -> Any:
     array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
-    return array if array.size else np.array(array)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, kind):
+        raise ValueError(
+            f"{path.name} holds {array.dtype} values of shape {array.shape}; expected a vector of "
+            f"{kind.__name__}"
+        )
+    return array if array.size else np.array(array)  # an empty file cannot be mapped
