@@ -29,7 +29,8 @@ class Run:
 
     def arguments(self, out):
         settings = [part for setting in SETTINGS for part in ("-s", setting)]
-        return ["train", str(self.file), "--out", str(out), "--device", "cpu", *settings]
+        options = ["--recipe", "glocalxml", "--out", str(out), "--device", "cpu"]
+        return ["train", str(self.file), *options, *settings]
 
     def start(self, out):
         """In a process of its own."""
