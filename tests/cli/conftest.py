@@ -68,8 +68,9 @@ def models(tmp_path_factory, files):
         for seed, epochs in ((0, 40), (1, 4)):
             result = invoke(
                 "train", files.train, "--dev", files.dev, "--labels", files.labels,
-                "--out", folder / f"model{seed}", *TINY, "-s", f"train.seed={seed}",
-                "-s", f"train.epochs={epochs}", "-s", "train.evaluations=2",
+                "--recipe", "glocalxml", "--out", folder / f"model{seed}", *TINY,
+                "-s", f"train.seed={seed}", "-s", f"train.epochs={epochs}",
+                "-s", "train.evaluations=2",
             )  # fmt: skip
             assert result.exit_code == 0, result.output
     return [folder / "model0", folder / "model1"]
