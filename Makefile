@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 # Tests start many processes; without compiled files each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test fast check format clean
+.PHONY: help setup demo test fast soak check format clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -30,6 +30,10 @@ test: $(STAMP)  ## every test
 
 fast: $(STAMP)  ## the quick tests
 	$(PYTEST) -m "not slow and not dist and not gpu"
+
+soak: $(STAMP)  ## long runs: 10,000 fuzzed inputs, every mutant of losses and heads
+	$(BIN)/python -m tests.fuzz 10000
+	$(BIN)/python benchmarks/mutants.py losses heads
 
 check: $(STAMP)  ## style, types, import directions
 	$(BIN)/ruff check .
