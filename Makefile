@@ -41,7 +41,7 @@ check: $(STAMP)  ## style, types, import directions
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP)  ## mend what the formatter and the linter can
+format: $(STAMP)  ## fix what the formatter and the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
