@@ -31,7 +31,12 @@ SOURCE = ROOT / "src" / "glocal"
 
 # The tests that must notice a mutant of a package, those that usually do first.
 TESTS = {
-    "losses": ["tests/losses", "tests/systems/test_me_xml.py", "tests/systems/test_mixture.py"],
+    "losses": [
+        "tests/losses",
+        "tests/train/test_row_updates.py",
+        "tests/systems/test_me_xml.py",
+        "tests/systems/test_mixture.py",
+    ],
     "heads": ["tests/heads", "tests/systems/test_aplc.py", "tests/experts/test_clustered.py"],
     "experts": [
         "tests/experts",

@@ -109,3 +109,15 @@ def test_many_chunks_add_up_in_fp32_where_the_state_is_bf16():
     assert state.grad.item() == 1000.0
     assert state.grad.dtype == torch.bfloat16
     assert (weight.grad == 1.0).all()
+
+
+def test_one_document_of_width_one_fills_the_limit():
+    assert label_chunks(10, documents=1, width=1, limit=5) == [slice(0, 5), slice(5, 10)]
+
+
+def test_gradients_of_bf16_logits_are_computed_in_fp32():
+    # In bf16 the sigmoid of 8 is 1, and its gradient for a gold label would be 0.
+    logits = torch.full((1, 1), 8.0, dtype=torch.bfloat16, requires_grad=True)
+    bce_chunk(logits, torch.tensor([[0]]), 0).backward()
+    expected = torch.sigmoid(torch.tensor(8.0)) - 1
+    torch.testing.assert_close(logits.grad.float().squeeze(), expected, rtol=1e-2, atol=0)

@@ -42,3 +42,21 @@ def test_kl_is_zero_for_equal_experts_and_finite_at_extremes():
     z = torch.tensor([-200.0, 0.0, 200.0])
     torch.testing.assert_close(bernoulli_kl(z, z), torch.zeros(3))
     assert torch.isfinite(bernoulli_kl(z, -z)).all()
+
+
+def test_kl_is_that_of_bernoulli_distributions():
+    torch.manual_seed(1)
+    first, second = torch.randn(2, 50, dtype=torch.float64) * 3
+    p, q = (torch.distributions.Bernoulli(logits=z) for z in (first, second))
+    expected = torch.distributions.kl_divergence(p, q)
+    torch.testing.assert_close(bernoulli_kl(first, second), expected)
+
+
+def test_half_precision_logits_and_labels_without_texts_are_met():
+    logits = [torch.tensor([[2.5, -1.0]]).bfloat16(), torch.tensor([[0.3, 4.0]]).bfloat16()]
+    counts, weights = torch.tensor([[0.0, 3.0]]), torch.ones(1, 2)
+    exact = [z.double() for z in logits]
+    found = diversity(logits, counts, weights)
+    assert found.dtype == torch.float32
+    expected = direct(exact, counts.clamp(min=1).double(), weights.double())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
