@@ -12,6 +12,7 @@ from typing import Any
 
 from glocal.data.atomic import atomic_write
 from glocal.errors import ModelError
+from glocal.storage.integrity import update_checksums
 
 _SETTINGS = "tagger.json"
 
@@ -42,6 +43,7 @@ def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Write a tagger's own settings into a model directory."""
     with atomic_write(folder / _SETTINGS) as file:
         file.write(json.dumps(settings, indent=2).encode() + b"\n")
+    update_checksums(folder)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

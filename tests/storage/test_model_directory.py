@@ -22,6 +22,7 @@ from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination
 from glocal.storage import model_directory as store
+from glocal.storage.integrity import update_checksums
 from glocal.storage.model_directory import (
     FORMAT_VERSION,
     StoredModel,
@@ -64,6 +65,7 @@ def files(folder):
 
 def edit(path, change):
     path.write_text(change(path.read_text("utf-8")), encoding="utf-8")
+    update_checksums(path.parent)
 
 
 # --- what is in it ----------------------------------------------------------------------------
@@ -204,6 +206,7 @@ def test_a_missing_setting_is_one_clear_error(folder, key):
     settings = tomllib.loads((folder / "glocal.toml").read_text("utf-8"))
     del settings[key]
     (folder / "glocal.toml").write_text(store.to_toml(settings), encoding="utf-8")
+    update_checksums(folder)
     with pytest.raises(ModelError, match=f"damaged or incomplete.*{key}"):
         load_model(folder)
 
@@ -213,11 +216,13 @@ def test_a_model_from_before_has_a_temperature(folder):
     del settings["calibration"]
     settings = {"temperature": 2.0, **settings}
     (folder / "glocal.toml").write_text(store.to_toml(settings), encoding="utf-8")
+    update_checksums(folder)
     assert load_model(folder).calibration == Calibration(0.5, 0.5)
 
 
 def test_weights_of_another_model_are_refused(folder):
     save_file({"experts.0.weight": torch.zeros(3, 3)}, folder / "model.safetensors")
+    update_checksums(folder)
     with pytest.raises(ModelError, match="damaged or incomplete"):
         load_model(folder)
 
@@ -316,6 +321,7 @@ def test_metrics_are_plain_json(folder):
 def test_dev_scores_of_all_parts_in_one_table_are_read_apart(folder):
     stored = {"steps": 8, "dev": {"combined": {"P@1": 0.5}, "A-1": {"P@1": 0.4}}}
     (folder / "metrics.json").write_text(json.dumps(stored), encoding="utf-8")
+    update_checksums(folder)
     metrics = load_model(folder).metrics
     assert metrics["dev"] == {"P@1": 0.5}
     assert metrics["dev_experts"] == {"A-1": {"P@1": 0.4}}

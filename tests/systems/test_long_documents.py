@@ -7,6 +7,7 @@ import torch
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, Interrupted
 from glocal.predict.predictor import Predictor
+from glocal.storage.integrity import update_checksums
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.collating import collate
 from tests.encoders.folders import xlnet_folder
@@ -218,6 +219,7 @@ def test_old_models_without_the_settings_load(tmp_path):
     kept = [line for line in lines if not line.startswith(new)]
     assert len(kept) == len(lines) - 3
     path.write_text("\n".join(kept))
+    update_checksums(tmp_path / "m")
     assert Predictor.load(tmp_path / "m", device="cpu").system.chunking is None
 
 

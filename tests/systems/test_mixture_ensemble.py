@@ -6,6 +6,7 @@ import torch
 
 from glocal.errors import ModelError
 from glocal.ranking.combination import Combination
+from glocal.storage.integrity import update_checksums
 from glocal.storage.model_directory import StoredModel, load_model, save_model
 from glocal.systems.mixture_ensemble import MixtureEnsemble, mixtures_of
 from glocal.systems.system import LabelStatistics
@@ -135,7 +136,7 @@ def test_members_are_stored_apart_and_all_else_once(folder):
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert names == {
         "glocal.toml", "labels.parquet", "tokenizer.json", "encoder/config.json", "metrics.json",
-        "README.md", "members/0/model.safetensors", "members/1/model.safetensors",
+        "README.md", "checksums.json", "members/0/model.safetensors", "members/1/model.safetensors",
     }  # fmt: skip
     assert "2 members, seeds 0 to 1" in (folder / "README.md").read_text("utf-8")
 
@@ -165,5 +166,8 @@ def test_a_missing_member_is_named(folder):
 def test_a_damaged_member_is_a_damaged_directory(folder):
     path = folder / "members" / "0" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ModelError, match=r"damaged: members/0/model.safetensors changed"):
+        load_model(folder)
+    update_checksums(folder)
     with pytest.raises(ModelError, match="damaged or incomplete"):
         load_model(folder)

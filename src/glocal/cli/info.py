@@ -48,9 +48,7 @@ def _facts(found: ModelInfo) -> dict[str, str]:
         "scores": _scores(found),
         "calibration": "fitted on dev" if found.metrics.get("dev") else "",
         "default tags": _default_tags(found),
-        "integrity": f"checksums of {len(found.checked_files)} files"
-        if found.checked_files
-        else "no checksums are stored",
+        "integrity": _integrity(found),
         "written": f"{found.created} by glocal {found.library_version}, "
         f"format {found.format_version}",
     }
@@ -63,6 +61,15 @@ def _scores(found: ModelInfo) -> str:
     dev = found.metrics.get("dev", {})
     scores = format_scores(dev.get("combined", dev))  # as in models of earlier versions
     return f"on dev: {scores}" if scores else "none; it was trained without dev texts"
+
+
+def _integrity(found: ModelInfo) -> str:
+    checked, changed = found.integrity.checked, found.integrity.changed
+    if not checked:
+        return "not known: no checksums are stored"
+    if changed:
+        return f"DAMAGED: {', '.join(changed)} changed since the model was saved, or is missing"
+    return f"intact: all {len(checked)} checksums match"
 
 
 def _default_tags(found: ModelInfo) -> str:

@@ -3,7 +3,8 @@
 - It lives in `$GLOCAL_CACHE`, or in the platform's user cache folder. Everything in it can be
   deleted at any time and is rebuilt when needed.
 - An entry is a folder named by a digest of what determines its content. It is written under a
-  temporary name and renamed, so that it is never half there; a damaged entry is built again.
+  temporary name and renamed, so that it is never half there. Its checksums are checked when it is
+  read; a damaged entry is built again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.data.atomic import replace_dir, temporary_dir
+from glocal.data.checksums import changed_files, read_checksums, write_checksums
 from glocal.errors import DataError, GlocalError
 
 logger = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ def cached(
     digest = hashlib.blake2b(json.dumps(list(key)).encode(), digest_size=16)
     entry = cache_dir(kind) / digest.hexdigest()
     with contextlib.suppress(*_UNREADABLE):
-        found = read(entry)
+        found = _read_checked(entry, read)
         if about:
             logger.info("%s: read from the cache (%s)", about, entry)
         return found
@@ -65,12 +67,30 @@ def cached(
     try:
         with temporary_dir(entry) as folder:
             write(folder)
+            write_checksums(folder)
             replace_dir(folder, entry)
     except OSError as error:
         failure = error
     with contextlib.suppress(*_UNREADABLE):
-        return read(entry)  # also where writing failed: another process may have been first
+        return _read_checked(
+            entry, read
+        )  # also where writing failed: another process may have been first
     raise cache_error(entry.parent, failure) from failure
+
+
+def _read_checked(entry: Path, read: Callable[[Path], Entry]) -> Entry:
+    """Read an entry whose files are as they were written.
+
+    Raises:
+        ValueError: They are not, or they have no checksums.
+    """
+    stored = read_checksums(entry)
+    if stored is None:
+        raise ValueError(f"{entry} has no checksums")
+    if changed := changed_files(entry, stored):
+        logger.warning("%s is damaged (%s) and is built again", entry, ", ".join(changed))
+        raise ValueError(f"{changed} changed")
+    return read(entry)
 
 
 def cached_arrays(

@@ -6,6 +6,7 @@ tokenizer.json      encoder/config.json
 model.safetensors   all weights; of several members, members/0/model.safetensors and so on
 teacher/  sparse/   the texts a teacher looks similar ones up in, the sparse expert's weights
 metrics.json        train_log.jsonl        README.md (a model card)
+checksums.json      of every file that prediction reads, checked when a model is loaded
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import ConfigError, ModelError, NewerFormatError
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.decision import Decision
+from glocal.storage.integrity import check_model, update_checksums
 from glocal.storage.model_card import model_card
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -66,6 +68,7 @@ def save_model(path: str | Path, model: StoredModel, *, log: Path | None = None)
             _write(folder, model)
             if log is not None and log.is_file():
                 shutil.copyfile(log, folder / "train_log.jsonl")
+            update_checksums(folder)
             replace_dir(folder, target)
     except OSError as error:
         raise ModelError(
@@ -88,6 +91,7 @@ def load_model(path: str | Path) -> StoredModel:
 
     folder = Path(path)
     settings = read_settings(folder)
+    check_model(folder)
     recipe = _stored_recipe(settings, folder)
     labels = read_labels(folder)
     with _damaged(folder):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glocal.data.cache_contents import folder_size
+from glocal.storage.integrity import Integrity, model_integrity
 from glocal.storage.model_directory import read_labels, read_settings
 
 
@@ -29,7 +30,7 @@ class ModelInfo:
         calibration: Stored calibration of the probabilities.
         decision: Stored threshold or rule for the default tags; empty if there is none.
         metrics: Scores measured at the end of training.
-        checked_files: Files whose checksum is stored; empty if there are none.
+        integrity: Files with a stored checksum, and those of them that changed.
     """
 
     path: str
@@ -44,7 +45,7 @@ class ModelInfo:
     calibration: Mapping[str, Any]
     decision: Mapping[str, Any]
     metrics: Mapping[str, Any]
-    checked_files: tuple[str, ...]
+    integrity: Integrity
 
     def to_dict(self) -> dict[str, Any]:
         """Return nested mappings and lists, for JSON."""
@@ -73,5 +74,5 @@ def model_info(path: str | Path) -> ModelInfo:
         calibration=settings.get("calibration", {}),
         decision=settings.get("decision", {}),
         metrics=json.loads(metrics.read_text("utf-8")) if metrics.is_file() else {},
-        checked_files=tuple(settings.get("checksums", {})),
+        integrity=model_integrity(folder),
     )
