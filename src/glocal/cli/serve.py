@@ -1,0 +1,80 @@
+"""`glocal serve`: models as a REST service with a web page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.options import AsJson, Device
+from glocal.errors import require
+
+app = typer.Typer()
+
+
+@app.command()
+def serve(
+    models: Annotated[
+        list[Path],
+        typer.Argument(metavar="MODEL", help="Model directories; the first is the default."),
+    ],
+    *,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Address to listen on; others than loopback need a key."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 for a free one.")
+    ] = 8000,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File with the API keys, one on each line."),
+    ] = None,
+    feedback: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for corrections; without it none are accepted."),
+    ] = None,
+    similar_texts: Annotated[
+        bool, typer.Option("--similar-texts", help="Show similar training texts in explanations.")
+    ] = False,
+    language: Annotated[
+        str, typer.Option(metavar="CODE", help="Language of texts and labels, for Annif's clients.")
+    ] = "und",
+    as_json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """Serve models: a REST interface and a web page.
+
+    Models are loaded when they are first used, and again when their files change. Ctrl-C stops the
+    server after the requests it has accepted.
+    """
+    require("fastapi", extra="serve", purpose="the server")
+    require("uvicorn", extra="serve", purpose="the server")
+
+    from glocal.serve.serve_settings import ServeSettings, read_api_keys
+    from glocal.serve.server import serve as run
+
+    settings = ServeSettings(
+        models=tuple(models),
+        host=host,
+        port=port,
+        api_keys=() if api_key_file is None else read_api_keys(api_key_file),
+        feedback=feedback,
+        similar_texts=similar_texts,
+        language=language,
+        device=device,
+    )
+
+    def announce(url: str) -> None:
+        if as_json:
+            console.print_json({"url": url})
+            sys.stdout.flush()
+        else:
+            console.note(f"Serving on {url} (Ctrl-C stops)")
+
+    run(settings, on_start=announce)

@@ -1,0 +1,119 @@
+"""The ASGI application: routes, errors, and the life of the models behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from glocal._version import __version__
+from glocal.errors import GlocalError
+from glocal.serve.batching import Busy
+from glocal.serve.feedback_store import FeedbackStore
+from glocal.serve.guard import Application, Guard, Observer
+from glocal.serve.problems import Problem, busy, describe_validation, problem_response
+from glocal.serve.rest import health_router, rest_router
+from glocal.serve.serve_settings import ServeSettings
+from glocal.serve.served_models import ServedModel, ServedModels, model_ids
+from glocal.serve.server_metrics import ServerMetrics
+from glocal.serve.service import Service
+
+STATIC = Path(__file__).parent / "static"
+
+
+def create_app(settings: ServeSettings, *, log: Callable[[str], None] | None = None) -> Application:
+    """Build the application.
+
+    Args:
+        settings: Settings of the server.
+        log: Writes one line of the access log; to stderr by default.
+
+    Raises:
+        ConfigError: The settings cannot be served.
+    """
+    settings.check()
+    metrics = ServerMetrics()
+    models = [
+        ServedModel(
+            id,
+            path,
+            settings,
+            on_batch=partial(metrics.count_batch, id),
+            on_load=partial(metrics.loads.add, id),
+        )
+        for id, path in zip(model_ids(settings.models), settings.models, strict=True)
+    ]
+    for model in models:
+        model.facts()  # a directory that is not a model is refused at the start
+    served = ServedModels(models, reload_seconds=settings.limits.reload_seconds)
+    service = Service(settings, served, metrics)
+    inner = _routes(service)
+    return Observer(Guard(inner, settings, metrics), metrics, log=log)
+
+
+def _routes(service: Service) -> FastAPI:
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        if service.settings.feedback is not None:
+            service.feedback = FeedbackStore(service.settings.feedback)
+        watching = asyncio.create_task(service.models.watch())
+        try:
+            yield
+        finally:
+            service.stopping = True
+            watching.cancel()
+            service.models.close()
+            if service.feedback is not None:
+                service.feedback.close()
+
+    app = FastAPI(
+        title="glocal",
+        version=__version__,
+        description="Tags texts with the right few labels out of thousands to millions.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        separate_input_output_schemas=False,
+    )
+    for router in (rest_router(service), health_router(service)):
+        app.include_router(router)
+    _add_page(app)
+    _add_errors(app)
+    return app
+
+
+def _add_page(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+
+
+def _add_errors(app: FastAPI) -> None:
+    def answer(error: Any) -> Response:
+        if isinstance(error, Problem):
+            return error.response()
+        if isinstance(error, Busy):
+            return busy("too many texts wait for this model; try again").response()
+        if isinstance(error, RequestValidationError):
+            return problem_response(422, describe_validation(error.errors()))
+        if isinstance(error, HTTPException):
+            return problem_response(error.status_code, str(error.detail), headers=error.headers)
+        return problem_response(422, error.message)
+
+    async def handle(_request: Request, error: Any) -> Response:
+        return answer(error)
+
+    for kind in (Problem, Busy, RequestValidationError, HTTPException, GlocalError):
+        app.add_exception_handler(kind, handle)

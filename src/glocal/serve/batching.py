@@ -1,0 +1,194 @@
+"""Dynamic batching: one worker thread for each model computes whatever waits, without a delay.
+
+- A request that arrives while the worker is idle is computed at once and alone.
+- Requests that arrive while it computes wait, and are computed together in its next round, as long
+  as they choose from the same labels; the predictor sorts their texts by length.
+- The number of waiting texts is bounded: `Busy` is raised at once when there is no room.
+- If a batch fails, its requests are computed one by one, so that only the guilty one fails.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from glocal.ranking.predictions import Predictions
+
+Result = TypeVar("Result")
+LabelIds = tuple[str, ...] | None
+
+
+class Busy(Exception):
+    """More texts wait than the server accepts."""
+
+
+class BatchPredictor(Protocol):
+    """The part of `Predictor` that batching uses."""
+
+    def predict(
+        self,
+        texts: Sequence[str],
+        *,
+        k: int,
+        only: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+    ) -> Predictions:
+        """Return the best k labels of each text."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Labels to choose from and how many of them."""
+
+    k: int
+    only: LabelIds = None
+    exclude: LabelIds = None
+
+
+@dataclass
+class _Work:
+    """A request that waits: texts to tag, or a call that the worker makes alone."""
+
+    texts: Sequence[str]
+    choice: Choice | None = None
+    call: Callable[[], Any] | None = None
+    answer: Future[Any] = field(default_factory=Future)
+
+    def joins(self, first: _Work) -> bool:
+        """Whether it can be computed together with another one."""
+        if self.choice is None or first.choice is None:
+            return False
+        mine, theirs = self.choice, first.choice
+        return (mine.only, mine.exclude) == (theirs.only, theirs.exclude)
+
+
+class Batcher:
+    """Runs the requests for one model in a worker thread.
+
+    Args:
+        predictor: The model.
+        max_batch: Largest number of texts computed together; a larger request is computed alone.
+        max_queued: Largest number of texts that wait.
+        on_batch: Called with the number of texts of each batch.
+    """
+
+    def __init__(
+        self,
+        predictor: BatchPredictor,
+        *,
+        max_batch: int,
+        max_queued: int,
+        on_batch: Callable[[int], None] = lambda size: None,
+    ) -> None:
+        self._predictor = predictor
+        self._max_batch, self._max_queued = max_batch, max_queued
+        self._on_batch = on_batch
+        self._waiting: deque[_Work] = deque()
+        self._queued = 0
+        self._closing = False
+        self._running = False
+        self._changed = threading.Condition()
+
+    @property
+    def queued(self) -> int:
+        """Number of texts that wait."""
+        return self._queued
+
+    def predict(self, texts: Sequence[str], choice: Choice) -> Future[Predictions]:
+        """Queue texts to tag.
+
+        Raises:
+            Busy: There is no room for them.
+        """
+        return self._put(_Work(texts, choice))
+
+    def run(self, call: Callable[[], Result]) -> Future[Result]:
+        """Queue a call that the worker makes between two batches; it counts as one text.
+
+        Raises:
+            Busy: There is no room for it.
+        """
+        return self._put(_Work([""], call=call))
+
+    def close(self) -> None:
+        """End the worker when nothing waits any more; does not block."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+
+    def _put(self, work: _Work) -> Future[Any]:
+        with self._changed:
+            if self._queued + len(work.texts) > self._max_queued:
+                raise Busy
+            self._waiting.append(work)
+            self._queued += len(work.texts)
+            if not self._running:  # the first request, or one that came after `close`
+                self._running = True
+                threading.Thread(target=self._work, name="glocal-batcher", daemon=True).start()
+            self._changed.notify()
+        return work.answer
+
+    def _work(self) -> None:
+        while batch := self._next_batch():
+            running = [work for work in batch if work.answer.set_running_or_notify_cancel()]
+            if running:
+                self._compute(running)
+
+    def _next_batch(self) -> list[_Work]:
+        """Wait for requests and take those that can be computed together; empty at the end."""
+        with self._changed:
+            while not self._waiting:
+                if self._closing:
+                    self._running = False
+                    return []
+                self._changed.wait()
+            first = self._waiting.popleft()
+            batch, size, rest = [first], len(first.texts), deque[_Work]()
+            while self._waiting:
+                work = self._waiting.popleft()
+                if size + len(work.texts) <= self._max_batch and work.joins(first):
+                    batch.append(work)
+                    size += len(work.texts)
+                else:
+                    rest.append(work)
+            self._waiting = rest
+            self._queued -= size
+            return batch
+
+    def _compute(self, batch: list[_Work]) -> None:
+        try:
+            results = self._results(batch)
+        except BaseException as error:
+            if len(batch) == 1:
+                batch[0].answer.set_exception(error)
+                return
+            for work in batch:
+                self._compute([work])
+            return
+        for work, result in zip(batch, results, strict=True):
+            work.answer.set_result(result)
+
+    def _results(self, batch: list[_Work]) -> list[Any]:
+        first = batch[0]
+        if first.call is not None:
+            return [first.call()]
+        choices = [work.choice for work in batch if work.choice is not None]
+        texts = [text for work in batch for text in work.texts]
+        self._on_batch(len(texts))
+        found = self._predictor.predict(
+            texts,
+            k=max(choice.k for choice in choices),
+            only=choices[0].only,
+            exclude=choices[0].exclude,
+        )
+        ends = np.cumsum([len(work.texts) for work in batch]).tolist()
+        return [
+            found.take(np.arange(end - len(work.texts), end)).head(choice.k)
+            for work, choice, end in zip(batch, choices, ends, strict=True)
+        ]

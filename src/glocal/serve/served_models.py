@@ -1,0 +1,276 @@
+"""The models behind the server: loaded on first use, replaced while it runs.
+
+- A model is loaded when the first request asks for it; requests that arrive meanwhile wait for the
+  same load.
+- Every few seconds the files of each loaded model are looked at. When they have changed and have
+  come to rest, the new model is loaded beside the old one and takes its place at once; requests
+  under way finish with the old one, which then goes away. If the new one cannot be loaded, the old
+  one stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from glocal.control_characters import escape
+from glocal.errors import GlocalError
+from glocal.serve.batching import Batcher, Choice, LabelIds
+from glocal.serve.label_search import LabelSearch
+from glocal.serve.serve_settings import ServeSettings
+from glocal.storage.model_directory import read_settings
+
+if TYPE_CHECKING:
+    from glocal.predict.predictor import Predictor
+    from glocal.ranking.predictions import Predictions
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Fingerprint = tuple[tuple[str, int, int, int], ...]
+_FIRST_WIDTH = 32  # labels looked at first where a threshold decides how many there are
+
+
+@dataclass
+class LoadedModel:
+    """One version of a model in memory."""
+
+    predictor: Predictor
+    batcher: Batcher
+    fingerprint: Fingerprint
+
+    @cached_property
+    def search(self) -> LabelSearch:
+        """Search over its labels."""
+        return LabelSearch(self.predictor.labels)
+
+    async def tag(
+        self,
+        texts: Sequence[str],
+        *,
+        k: int | None = None,
+        threshold: float | None = None,
+        max_tags: int,
+        only: LabelIds = None,
+        exclude: LabelIds = None,
+    ) -> Predictions:
+        """Return the tags of each text; without k and threshold the stored decision applies.
+
+        Raises:
+            Busy: Too many texts wait.
+            ConfigError: A label is not known.
+        """
+        from glocal.predict.predict_options import allowed_labels, check_unicode
+        from glocal.ranking.decision import Decision
+
+        check_unicode(texts)
+        allowed_labels(self.predictor.labels, only, exclude)
+        most = min(max_tags, len(self.predictor.labels))
+        if k is not None:
+            found = await self._best(texts, Choice(min(k, most), only, exclude))
+            return found if threshold is None else found.above(threshold)
+        stored = self.predictor.decision
+        decision = stored if threshold is None else Decision(threshold, at_least=0)
+        width = min(_FIRST_WIDTH, most)
+        found = await self._best(texts, Choice(width, only, exclude))
+        while width < most and (found.scores[:, -1] >= decision.threshold).any():
+            width = min(8 * width, most)
+            found = await self._best(texts, Choice(width, only, exclude))
+        return decision(found)
+
+    async def _best(self, texts: Sequence[str], choice: Choice) -> Predictions:
+        return await asyncio.wrap_future(self.batcher.predict(texts, choice))
+
+    async def run(self, call: Callable[[Predictor], Result]) -> Result:
+        """Run a call with the predictor in the worker thread."""
+        return await asyncio.wrap_future(self.batcher.run(lambda: call(self.predictor)))
+
+
+class ServedModel:
+    """A model directory under an id.
+
+    Args:
+        id: The name of the model in requests.
+        path: The model directory.
+        settings: Settings of the server.
+        on_batch: Called with the number of texts of each batch.
+        on_load: Called with `loaded` or `failed` after each attempt to load it.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        path: Path,
+        settings: ServeSettings,
+        *,
+        on_batch: Callable[[int], None] = lambda size: None,
+        on_load: Callable[[str], None] = lambda outcome: None,
+    ) -> None:
+        self.id, self.path = id, path
+        self._settings = settings
+        self._on_batch, self._on_load = on_batch, on_load
+        self._current: LoadedModel | None = None
+        self._loading = asyncio.Lock()
+        self._seen: Fingerprint | None = None
+        self._failed: Fingerprint | None = None
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        """The version in memory; None before the first use."""
+        return self._current
+
+    async def current(self) -> LoadedModel:
+        """Return the version in memory, loading it first if need be.
+
+        Raises:
+            ModelError: It cannot be loaded.
+        """
+        if self._current is None:
+            async with self._loading:
+                if self._current is None:
+                    self._current = await asyncio.to_thread(self._load)
+        return self._current
+
+    async def reload_if_changed(self) -> bool:
+        """Replace the version in memory if its files have changed since and are at rest."""
+        if self._current is None:
+            return False
+        now = await asyncio.to_thread(fingerprint, self.path)
+        at_rest, self._seen = now == self._seen, now
+        if not at_rest or now in (self._current.fingerprint, self._failed):
+            return False
+        async with self._loading:
+            old = self._current
+            try:
+                self._current = await asyncio.to_thread(self._load)
+            except (GlocalError, OSError, MemoryError) as error:
+                self._failed = now
+                logger.warning(
+                    "model '%s' has changed but cannot be loaded (%s); the old one stays in use",
+                    self.id,
+                    escape(str(error)),
+                )
+                return False
+            old.batcher.close()
+            logger.info("model '%s' was replaced by a new version", self.id)
+            return True
+
+    def _load(self) -> LoadedModel:
+        from glocal.predict.predictor import Predictor
+
+        seen = fingerprint(self.path)
+        try:
+            predictor = Predictor.load(self.path, device=self._settings.device)
+        except BaseException:
+            self._on_load("failed")
+            raise
+        self._on_load("loaded")
+        limits = self._settings.limits
+        batcher = Batcher(
+            predictor,
+            max_batch=limits.max_batch,
+            max_queued=limits.max_queued_texts,
+            on_batch=self._on_batch,
+        )
+        return LoadedModel(predictor, batcher, seen)
+
+    def close(self) -> None:
+        """Finish what waits."""
+        if self._current is not None:
+            self._current.batcher.close()
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts about the model that `/v1/models` lists, without loading it.
+
+        Raises:
+            ModelError: The directory is not readable.
+        """
+        import pyarrow.parquet as pq
+
+        stored = read_settings(self.path)
+        decision = stored.get("decision", {})
+        experts = list(stored["recipe"].get("experts", ()))
+        return {
+            "id": self.id,
+            "name": self.id,
+            "n_labels": pq.ParquetFile(self.path / "labels.parquet").metadata.num_rows,
+            "experts": experts,
+            "default": {
+                "threshold": decision.get("threshold", 0.5),
+                "min_tags": decision.get("at_least", 1),
+            },
+            "loaded": self._current is not None,
+            "similar_texts": self._settings.similar_texts and "T" in experts,
+        }
+
+    def details(self) -> dict[str, Any]:
+        """Return the model card, the stored metrics and the recipe.
+
+        Raises:
+            ModelError: The directory is not readable.
+        """
+        card, metrics = self.path / "README.md", self.path / "metrics.json"
+        stored = read_settings(self.path)
+        return {
+            "card": card.read_text("utf-8") if card.is_file() else "",
+            "metrics": json.loads(metrics.read_text("utf-8")) if metrics.is_file() else {},
+            "recipe": stored["recipe"],
+            "created": str(stored.get("created", "")),
+        }
+
+    def modified(self) -> datetime:
+        """Return when the model directory was written."""
+        return datetime.fromtimestamp((self.path / "glocal.toml").stat().st_mtime, UTC)
+
+
+class ServedModels:
+    """The models of a server by id, in the order they were given."""
+
+    def __init__(self, models: Sequence[ServedModel], *, reload_seconds: float) -> None:
+        self.by_id = {model.id: model for model in models}
+        self._reload_seconds = reload_seconds
+
+    def get(self, id: str | None) -> ServedModel | None:
+        """Return a model by its id, the first one for None; None if there is no such model."""
+        return next(iter(self.by_id.values())) if id is None else self.by_id.get(id)
+
+    async def watch(self) -> None:
+        """Reload models whose files change, until cancelled."""
+        while True:
+            await asyncio.sleep(self._reload_seconds)
+            for model in self.by_id.values():
+                with contextlib.suppress(OSError):  # a directory that is being replaced
+                    await model.reload_if_changed()
+
+    def close(self) -> None:
+        """Finish what waits in all models."""
+        for model in self.by_id.values():
+            model.close()
+
+
+def fingerprint(folder: Path) -> Fingerprint:
+    """Identify the files of a model directory by size, time and place on the disk."""
+    found = []
+    for file in sorted(folder.rglob("*")):
+        facts = file.stat()
+        found.append((str(file), facts.st_size, facts.st_mtime_ns, facts.st_ino))
+    return tuple(found)
+
+
+def model_ids(paths: Sequence[Path]) -> list[str]:
+    """Return an id for each model directory: its name, with a number where it occurs twice."""
+    ids: list[str] = []
+    for path in paths:
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name).strip(".-") or "model"
+        again = sum(other == name or other.startswith(f"{name}-") for other in ids)
+        ids.append(name if name not in ids else f"{name}-{again + 1}")
+    return ids

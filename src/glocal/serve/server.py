@@ -1,0 +1,112 @@
+"""Running the server: uvicorn with bounded connections, heads and time-outs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from glocal.errors import ConfigError
+from glocal.serve.app import create_app
+from glocal.serve.serve_settings import Limits, ServeSettings
+
+_MAX_HEAD_BYTES = 65_536
+_BACKLOG = 1_024
+_FULL = (
+    b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\n"
+    b"retry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+)
+
+
+def serve(
+    settings: ServeSettings, *, on_start: Callable[[str], None] = lambda address: None
+) -> None:
+    """Serve until interrupted; accepted requests are finished before it ends.
+
+    Args:
+        settings: Settings of the server.
+        on_start: Called with the address once the server listens.
+
+    Raises:
+        ConfigError: The settings cannot be served, or the port is taken.
+    """
+    app = create_app(settings)
+    listener = _listen(settings)
+    host, port = settings.host, listener.getsockname()[1]
+    config = uvicorn.Config(
+        app,
+        http=type("Protocol", (_BoundedProtocol,), {"limits": settings.limits}),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=int(settings.limits.keep_alive_seconds),
+        timeout_graceful_shutdown=int(settings.limits.shutdown_seconds),
+        h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+        backlog=_BACKLOG,
+    )
+    server = uvicorn.Server(config)
+    on_start(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+    server.run(sockets=[listener])
+
+
+def _listen(settings: ServeSettings) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; choose "
+            "another port, or 0 for any free one"
+        ) from error
+    return listener
+
+
+class _BoundedProtocol(H11Protocol):
+    """HTTP with a bound on connections and on the time in which a request's head arrives."""
+
+    limits = Limits()
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Refuse a connection too many, and wait for the head of a request."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.max_connections:
+            transport.write(_FULL)
+            transport.close()
+            return
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Read data; the first of a further request starts the clock again."""
+        if self.timeout_keep_alive_task is not None:
+            self._await_head()
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        """Stop the clock when a request begins."""
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before:
+            self._stop_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        self._stop_timer()
+        self._head_timer = self.loop.call_later(self.limits.header_seconds, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None

@@ -1,0 +1,115 @@
+"""What every interface of the server does with a request: find the model, check texts, tag them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from glocal.data.corpus import surrogate_in
+from glocal.errors import ModelError, no_such
+from glocal.ranking.predictions import Predictions
+from glocal.serve.feedback_store import FeedbackStore
+from glocal.serve.problems import Problem
+from glocal.serve.serve_settings import ServeSettings
+from glocal.serve.served_models import LoadedModel, ServedModel, ServedModels
+from glocal.serve.server_metrics import ServerMetrics
+
+
+@dataclass
+class Service:
+    """The parts of a running server that requests use."""
+
+    settings: ServeSettings
+    models: ServedModels
+    metrics: ServerMetrics
+    feedback: FeedbackStore | None = None
+    stopping: bool = False
+
+    def model(self, id: str | None) -> ServedModel:
+        """Return a model by its id, the first one by default.
+
+        Raises:
+            Problem: 404, there is no such model.
+        """
+        found = self.models.get(id)
+        if found is None:
+            raise Problem(404, no_such("model", str(id)[:100], self.models.by_id))
+        return found
+
+    async def loaded(self, model: ServedModel) -> LoadedModel:
+        """Return a model in memory, loading it if need be.
+
+        Raises:
+            Problem: 503, it cannot be loaded.
+        """
+        try:
+            return await model.current()
+        except (ModelError, OSError) as error:
+            raise Problem(503, f"model '{model.id}' cannot be loaded: {error}") from error
+
+    def checked_texts(self, texts: Sequence[str], *, truncate: bool = False) -> list[str]:
+        """Return texts that are valid Unicode and not too long or too many.
+
+        Raises:
+            Problem: 413 or 422.
+        """
+        limits = self.settings.limits
+        if len(texts) > limits.max_texts:
+            raise Problem(
+                413,
+                f"the request has {len(texts)} texts; at most {limits.max_texts} are allowed, so "
+                "send several requests",
+            )
+        checked = []
+        for number, text in enumerate(texts):
+            if problem := surrogate_in(text):
+                raise Problem(422, f"text {number + 1}: {problem}")
+            if len(text) > limits.max_characters and not truncate:
+                raise Problem(
+                    413,
+                    f"text {number + 1} has {len(text):,} characters; at most "
+                    f"{limits.max_characters:,} are allowed; shorten it, or send truncate=true",
+                )
+            checked.append(text[: limits.max_characters])
+        return checked
+
+    async def tag(
+        self, model: LoadedModel, texts: Sequence[str], *, truncate: bool = False, **choice: Any
+    ) -> Predictions:
+        """Return the tags of texts; see `LoadedModel.tag`.
+
+        Raises:
+            Problem: The request cannot be answered.
+        """
+        checked = self.checked_texts(texts, truncate=truncate)
+        return await model.tag(checked, max_tags=self.settings.limits.max_tags, **choice)
+
+    def feedback_store(self) -> FeedbackStore:
+        """Return the place for corrections.
+
+        Raises:
+            Problem: 403, they are not accepted.
+        """
+        if self.feedback is None:
+            raise Problem(
+                403,
+                "this server does not accept feedback; its operator can start it with a folder "
+                "for feedback",
+            )
+        return self.feedback
+
+    async def store(self, model: ServedModel, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Store corrections; returns when they are on the disk.
+
+        Raises:
+            Problem: 403, they are not accepted; 503, they could not be written.
+        """
+        import asyncio
+
+        try:
+            await asyncio.wrap_future(self.feedback_store().append(model.id, rows))
+        except OSError as error:
+            raise Problem(
+                503, f"the feedback could not be stored ({error.strerror}); nothing of it was kept"
+            ) from error
