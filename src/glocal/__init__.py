@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from glocal.train.listener import TrainListener
     from glocal.train.run import FitResult, fit
     from glocal.vocabulary.bands import Band, Bands
+    from glocal.vocabulary.concept_choice import ConceptChoice
     from glocal.vocabulary.label_space import LabelSpace
     from glocal.vocabulary.label_table import LabelEntry, LabelTable, read_label_table
 
@@ -59,6 +60,7 @@ __all__ = [
     "Bands",
     "BootstrapResult",
     "CalibrationError",
+    "ConceptChoice",
     "ConfigError",
     "Corpus",
     "DataError",
@@ -108,6 +110,7 @@ _MODULES = {
     ),
     "glocal.config": "Recipe load_recipe recipe_names",
     "glocal.data.corpus": "Corpus Document",
+    "glocal.vocabulary.concept_choice": "ConceptChoice",
     "glocal.vocabulary.label_table": "LabelEntry LabelTable read_label_table",
     "glocal.data.readers": "read_corpus",
     "glocal.errors": (

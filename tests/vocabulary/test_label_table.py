@@ -148,3 +148,14 @@ def _has_cycle(parents):
             return bool(left)
         for label in free:
             del left[label]
+
+
+def test_other_names_may_be_called_alt(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    path.write_text('{"id": "a", "alt": ["Aleph"], "notation": "1.1"}\n')
+    assert read_label_table(path).get("a") == LabelEntry(
+        "a", "a", alt_names=("Aleph",), notation="1.1"
+    )
+    path.write_text('{"id": "a", "notation": 1}\n')
+    with pytest.raises(DataError, match="the notation is 1, expected a string"):
+        read_label_table(path)

@@ -115,3 +115,12 @@ def test_load_refuses_other_files(tmp_path):
     (tmp_path / "labels.parquet").write_bytes(b"PAR1 broken")
     with pytest.raises(DataError, match="not a readable file of labels"):
         LabelSpace.load(tmp_path / "labels.parquet")
+
+
+def test_other_names_and_notations_are_stored(tmp_path):
+    corpus = Corpus.from_texts(["one", "two"], [["a"], ["b"]])
+    table = LabelTable(["a"], ["A"], alt_names=[("Aleph",)], notations=["1.1"])
+    space = LabelSpace.build(corpus, table=table)
+    space.save(tmp_path / "labels.parquet")
+    again = LabelSpace.load(tmp_path / "labels.parquet")
+    assert (again.alt_names, again.notations) == ([("Aleph",), ()], ["1.1", ""])

@@ -11,6 +11,7 @@ from glocal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
+    from glocal.vocabulary.label_table import LabelTable
 
 MOST_NAMED = 20  # skipped rows that are listed one by one
 
@@ -35,6 +36,16 @@ def report_skipped(problems: Sequence[str], *, verb: str = "skipped") -> None:
     if len(problems) > MOST_NAMED:
         shown.append(f"  … and {len(problems) - MOST_NAMED:,} more")
     console.warn("\n".join([f"{len(problems):,} {rows} {verb}:", *shown]))
+
+
+def read_labels_file(path: str | None) -> LabelTable | None:
+    """Read a label table or SKOS vocabulary; None without a path."""
+    from glocal.vocabulary.label_table import read_label_table
+
+    if path is None:
+        return None
+    with console.progress_bar("reading the vocabulary", unit="triples") as progress:
+        return read_label_table(path, progress=progress)
 
 
 def read_label_list(path: str | None) -> list[str] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli import console
+from glocal.cli.corpora import read_labels_file
 from glocal.cli.options import AsJson, Bands, Labels, Reading, check_folder, reads_files
 from glocal.errors import ConfigError
 
@@ -44,13 +45,12 @@ def inspect(
     """
     from glocal.data.inspect import inspect_corpora
     from glocal.vocabulary import bands as label_bands
-    from glocal.vocabulary.label_table import read_label_table
 
     del reading["skip_bad_rows"]  # bad rows are reported in any case
     report = inspect_corpora(
         files,
         bands=label_bands.Bands.parse(bands) if bands else label_bands.Bands(),
-        label_table=read_label_table(labels) if labels else None,
+        label_table=read_labels_file(labels),
         **reading,
     )
     if as_json:

@@ -68,7 +68,7 @@ TopK = Annotated[
 ]
 Labels = Annotated[
     str | None,
-    typer.Option("--labels", help="Label table: id, name, description, parents (JSONL, CSV, …)."),
+    typer.Option("--labels", help="Label table (JSONL, CSV, …) or SKOS vocabulary (.ttl, …)."),
 ]
 Bands = Annotated[
     str | None, typer.Option(help="Frequency bands, such as few=1-20,medium=21-100,many=101-.")

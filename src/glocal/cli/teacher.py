@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli import console
-from glocal.cli.corpora import read_file
+from glocal.cli.corpora import read_file, read_labels_file
 from glocal.cli.options import (
     AsJson,
     Labels,
@@ -124,12 +124,11 @@ def _made(
     from glocal.config import load_recipe
     from glocal.config.resolve import check
     from glocal.encoders.read_facts import read_encoder_facts
-    from glocal.vocabulary.label_table import read_label_table
 
     settings = load_recipe(recipe, override)
     check(settings, read_encoder_facts, has_label_table=labels is not None)
     corpus = read_file(source, require_labels=True, **reading)
-    table = None if labels is None else read_label_table(labels)
+    table = read_labels_file(labels)
     with console.progress_bar("building the teacher") as progress:
         return teacher_from_texts(settings, corpus, table, progress=lambda _stage: progress)
 

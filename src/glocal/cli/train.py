@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glocal.cli import console
-from glocal.cli.corpora import read_file
+from glocal.cli.corpora import read_file, read_labels_file
 from glocal.cli.options import AsJson, Device, Labels, Override, Reading, RecipeName, reads_files
 from glocal.errors import ConfigError
 
@@ -81,7 +81,7 @@ def train(
     check_target(out, resume=resume, overwrite=overwrite)
     corpus = read_file(*files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None
-    label_table = _label_table(labels)
+    label_table = read_labels_file(labels)
 
     from glocal.cli.training_progress import TrainingProgress
 
@@ -133,12 +133,6 @@ def _overrides(overrides: Sequence[str], plain: Mapping[str, object]) -> list[st
                 f"{given['train.epochs']}; leave one of them out"
             )
     return found
-
-
-def _label_table(path: str | None) -> Any:
-    from glocal.vocabulary.label_table import read_label_table
-
-    return None if path is None else read_label_table(path)
 
 
 def summary(result: FitResult) -> str:

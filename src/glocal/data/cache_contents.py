@@ -23,6 +23,7 @@ CACHE_KINDS = {
     "scopes": "labels suggested by similar texts",
     "text-vectors": "texts as mean word vectors",
     "tokens": "tokenised texts",
+    "vocabularies": "SKOS vocabularies as label tables",
 }
 
 

@@ -35,8 +35,10 @@ SCHEMA = pa.schema(
         ("parents", pa.list_(pa.string())),
         ("count", pa.int64()),
         ("alt_names", pa.list_(pa.string())),
+        ("notation", pa.string()),
     ]
 )
+_LATER = ("alt_names", "notation")  # columns that files of older versions do not have
 
 
 @dataclass
@@ -51,6 +53,7 @@ class LabelSpace:
         counts: Number of training texts of each label, int64.
         n_documents: Number of training texts.
         alt_names: For each label, its other names; none by default.
+        notations: Their codes in a classification, empty strings for none.
 
     Example:
         >>> from glocal import Corpus, LabelSpace
@@ -65,9 +68,11 @@ class LabelSpace:
     counts: NDArray[np.int64] = field(repr=False)
     n_documents: int
     alt_names: list[tuple[str, ...]] = field(default_factory=list, repr=False)
+    notations: list[str] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         self.alt_names = self.alt_names or [()] * len(self.ids)
+        self.notations = self.notations or [""] * len(self.ids)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -127,6 +132,7 @@ class LabelSpace:
             counts,
             n_documents,
             [() if p is None else table.alt_names[p] for p in positions],
+            ["" if p is None else table.notations[p] for p in positions],
         )
 
     @cached_property
@@ -154,7 +160,8 @@ class LabelSpace:
     def save(self, path: str | Path) -> None:
         """Write the space to a Parquet file, atomically."""
         counts = np.asarray(self.counts)
-        columns = (self.ids, self.names, self.descriptions, self.parents, counts, self.alt_names)
+        about = (self.names, self.descriptions, self.parents, counts, self.alt_names)
+        columns = (self.ids, *about, self.notations)
         arrays = [pa.array(column, f.type) for column, f in zip(columns, SCHEMA, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=SCHEMA)
         table = table.replace_schema_metadata({"n_documents": str(self.n_documents)})
@@ -171,11 +178,11 @@ class LabelSpace:
         try:
             table = pq.read_table(path, partitioning=None)
             n_documents = int((table.schema.metadata or {})[b"n_documents"])
-            columns = {name: table.column(name) for name in SCHEMA.names if name != "alt_names"}
-            # Older files have no such column.
-            others = (
-                table.column("alt_names").to_pylist() if "alt_names" in table.column_names else []
-            )
+            columns = {name: table.column(name) for name in SCHEMA.names if name not in _LATER}
+            later = {
+                name: table.column(name).to_pylist() if name in table.column_names else []
+                for name in _LATER
+            }
         except FileNotFoundError as error:
             raise DataError("no such file of labels", path=path) from error
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
@@ -191,7 +198,8 @@ class LabelSpace:
             [tuple(parents) for parents in columns["parents"].to_pylist()],
             columns["count"].to_numpy(),
             n_documents,
-            [tuple(names) for names in others],
+            [tuple(names) for names in later["alt_names"]],
+            later["notation"],
         )
 
 

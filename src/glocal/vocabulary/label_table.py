@@ -1,8 +1,10 @@
 """The label table: names, descriptions and parents of labels, given by the user.
 
 - Read from JSON lines, CSV, TSV or Parquet with the fields `id`, `name`, and if known
-  `description`, `parents` and `alt_names`; from the XMC repository's `lbl.json.gz`, whose labels
-  are numbered by their position from 0; or from a built-in set by its name.
+  `description`, `parents`, `alt_names` (or `alt`) and `notation`; from SKOS in any RDF syntax
+  (`skos.py`); from Annif's TSV and CSV vocabularies (`annif_vocabulary.py`); from the XMC
+  repository's `lbl.json.gz`, whose labels are numbered by their position from 0; or from a built-in
+  set by its name.
 - A bad row raises an error with its file and line. Problems of the hierarchy (an unknown parent, a
   cycle) are listed by `problems()`.
 """
@@ -21,8 +23,23 @@ from glocal.data.formats.jsonl import iter_objects
 from glocal.data.formats.parquet import iter_parquet_rows
 from glocal.data.formats.rows import Problems, split_labels
 from glocal.data.formats.source import Source
-from glocal.errors import DataError
+from glocal.errors import ConfigError, DataError
+from glocal.progress import Progress
+from glocal.vocabulary.annif_vocabulary import annif_tsv_rows, from_annif_row, is_annif_tsv
+from glocal.vocabulary.concept_choice import ConceptChoice
 
+# Endings of the names of SKOS vocabularies, and the parser's names of their syntaxes.
+SYNTAXES = {
+    ".ttl": "TURTLE",
+    ".nt": "N_TRIPLES",
+    ".n3": "N3",
+    ".nq": "N_QUADS",
+    ".trig": "TRIG",
+    ".rdf": "RDF_XML",
+    ".owl": "RDF_XML",
+    ".xml": "RDF_XML",
+    ".jsonld": "JSON_LD",
+}
 EXAMPLE = '{"id": "a", "name": "…", "parents": ["b"]}'
 
 
@@ -36,6 +53,7 @@ class LabelEntry:
         description: A longer text about it, or an empty string.
         parents: Ids of the labels right above it.
         alt_names: Its other names.
+        notation: Its code in a classification, or an empty string.
     """
 
     id: str
@@ -43,6 +61,7 @@ class LabelEntry:
     description: str = ""
     parents: tuple[str, ...] = ()
     alt_names: tuple[str, ...] = ()
+    notation: str = ""
 
 
 @dataclass
@@ -55,6 +74,7 @@ class LabelTable:
         descriptions: Their descriptions, empty strings for none.
         parents: For each label, the ids of the labels right above it.
         alt_names: For each label, its other names.
+        notations: Their codes in a classification, empty strings for none.
         source: The file or name the table was read from, for messages.
 
     Example:
@@ -69,18 +89,20 @@ class LabelTable:
     parents: list[tuple[str, ...]] = field(default_factory=list)
     alt_names: list[tuple[str, ...]] = field(default_factory=list)
     source: str = "table"
+    notations: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         n_labels = len(self.ids)
         self.descriptions = self.descriptions or [""] * n_labels
         self.parents = self.parents or [()] * n_labels
         self.alt_names = self.alt_names or [()] * n_labels
-        columns = (self.names, self.descriptions, self.parents, self.alt_names)
+        self.notations = self.notations or [""] * n_labels
+        columns = (self.names, self.descriptions, self.parents, self.alt_names, self.notations)
         if any(len(column) != n_labels for column in columns):
             lengths = [len(column) for column in columns]
             raise DataError(
-                f"{n_labels} label ids but {lengths} names, descriptions, parents and "
-                "alternative names; give one of each per label",
+                f"{n_labels} label ids but {lengths} names, descriptions, parents, "
+                "alternative names and notations; give one of each per label",
                 path=self.source,
             )
         if len(self.index) != n_labels:
@@ -96,6 +118,7 @@ class LabelTable:
             parents=[entry.parents for entry in entries],
             alt_names=[entry.alt_names for entry in entries],
             source=source,
+            notations=[entry.notation for entry in entries],
         )
 
     @classmethod
@@ -126,6 +149,7 @@ class LabelTable:
             self.descriptions[position],
             self.parents[position],
             self.alt_names[position],
+            self.notations[position],
         )
 
     def problems(self) -> list[str]:
@@ -176,30 +200,41 @@ def find_cycles(parents: Mapping[str, Sequence[str]]) -> list[list[str]]:
     return cycles
 
 
-def read_label_table(path: str | Path) -> LabelTable:
+def read_label_table(
+    path: str | Path, *, choice: ConceptChoice | None = None, progress: Progress | None = None
+) -> LabelTable:
     """Read a label table.
 
     Args:
-        path: A JSONL, CSV, TSV or Parquet file, possibly gzipped, or the name of a built-in set.
+        path: A JSONL, CSV, TSV or Parquet file, a SKOS vocabulary (Turtle, RDF/XML, JSON-LD,
+            N-Triples), any of them possibly gzipped, or the name of a built-in set.
+        choice: Which concepts become labels, and in which languages they are named.
+        progress: Receives how many triples of a SKOS vocabulary are read.
 
     Raises:
         DataError: The file or one of its rows cannot be used.
+        ConfigError: No label passes the filters.
 
     Example:
         >>> from glocal import read_label_table
         >>> read_label_table("labels.jsonl").names
         ['Fruit']
     """
+    choice = choice or ConceptChoice()
     if (rows := builtin_label_rows(str(path))) is not None:
-        return LabelTable.from_rows(rows, source=str(path))
+        return _chosen(LabelTable.from_rows(rows, source=str(path)), choice)
     source = Source(path)
     if source.is_dir:
         raise source.error("is a folder; expected a file of labels such as labels.jsonl")
     if not source.head():
         raise source.error("the file is empty; expected one label per line")
+    if Path(source.plain_name).suffix in SYNTAXES:
+        from glocal.vocabulary.skos import read_skos
+
+        return read_skos(source, choice, progress=progress)
     entries: list[LabelEntry] = []
     lines: dict[str, int] = {}
-    for position, (line, row) in enumerate(_rows(source)):
+    for position, (line, row) in enumerate(_rows(source, choice)):
         entry = _entry(row, position, source, line)
         if entry.id in lines:
             raise source.error(
@@ -209,16 +244,38 @@ def read_label_table(path: str | Path) -> LabelTable:
         entries.append(entry)
     if not entries:
         raise source.error("no labels in the file; expected at least one row")
-    return LabelTable.from_entries(entries, source=source.name)
+    return _chosen(LabelTable.from_entries(entries, source=source.name), choice)
 
 
-def _rows(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _chosen(table: LabelTable, choice: ConceptChoice) -> LabelTable:
+    """Return the labels of a table that pass the filters."""
+    if choice.skos_only:
+        raise ConfigError(
+            f"{table.source}: {', '.join(choice.skos_only)} can only be chosen in a SKOS "
+            "vocabulary; choose by branches or ids"
+        )
+    if not choice.has_places:
+        return table
+    above = [[table.index[p] for p in ids if p in table.index] for ids in table.parents]
+    taken = choice.by_place(table.ids, table.index, above.__getitem__)
+    entries = [table.get(id_) for id_, kept in zip(table.ids, taken.tolist(), strict=True) if kept]
+    if not entries:
+        raise ConfigError(
+            f"{table.source}: none of the {len(table):,} labels passes the filters; loosen them"
+        )
+    return LabelTable.from_entries([e for e in entries if e is not None], source=table.source)
+
+
+def _rows(source: Source, choice: ConceptChoice) -> Iterator[tuple[int, Mapping[str, Any]]]:
     name = source.plain_name
     if name.endswith((".parquet", ".pq")):
         return iter_parquet_rows(source)
+    if name.endswith(".tsv") and is_annif_tsv(source.head().decode(errors="replace")):
+        return annif_tsv_rows(source)
     if name.endswith((".csv", ".tsv")):
         separator = "," if name.endswith(".csv") else "\t"
-        return iter_rows(source, Problems(), delimiter=separator)
+        rows = iter_rows(source, Problems(), delimiter=separator)
+        return ((line, from_annif_row(row, choice)) for line, row in rows)
     return iter_objects(source, Problems(), example=EXAMPLE)
 
 
@@ -229,7 +286,8 @@ def _entry(row: Mapping[str, Any], position: int, source: Source, line: int) -> 
     name = row.get("title") if numbered else row.get("name")
     if isinstance(id_, bool) or not isinstance(id_, str | int) or not str(id_).strip():
         raise source.error(f"the label has no usable id ({id_!r}); expected {EXAMPLE}", line)
-    for field_name, value in (("name", name), ("description", row.get("description"))):
+    texts = {"name": name, "description": row.get("description"), "notation": row.get("notation")}
+    for field_name, value in texts.items():
         if value is not None and not isinstance(value, str):
             raise source.error(f"the {field_name} is {value!r:.60}, expected a string", line)
     return LabelEntry(
@@ -237,7 +295,8 @@ def _entry(row: Mapping[str, Any], position: int, source: Source, line: int) -> 
         name or str(id_),
         row.get("description") or "",
         _names(row, "parents", source, line),
-        _names(row, "alt_names", source, line),
+        _names(row, "alt" if row.get("alt_names") is None else "alt_names", source, line),
+        row.get("notation") or "",
     )
 
 

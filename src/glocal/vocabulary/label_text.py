@@ -1,7 +1,8 @@
 """Label text: names and descriptions of labels, as text for an encoder or the model of words.
 
 A label's text is its name, its description, and in brackets the names of the labels right above it:
-`pear (pome fruit)`. A name without a letter is a bare number or id and is not used.
+`pear (pome fruit)`. A name without a letter is a bare number or id, a web address is an id; neither
+is used.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def telling_name(name: str) -> str:
-    """Return a name, or an empty string if it has no letter."""
-    return name if _LETTER.search(name) else ""
+    """Return a name, or an empty string if it has no letter or is a web address."""
+    return name if _LETTER.search(name) and "://" not in name else ""
 
 
 def name_forms(labels: LabelSpace) -> list[str]:

@@ -1,0 +1,42 @@
+"""`glocal labels`."""
+
+import json
+
+VOCABULARY = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix : <http://v.example/> .
+:fish a skos:Concept ; skos:prefLabel "Fish"@en , "Fisch"@de ; skos:inScheme :s .
+:cod a skos:Concept ; skos:prefLabel "Cod"@en ; skos:broader :fish .
+:tree a skos:Concept ; skos:prefLabel "Tree"@en .
+"""
+
+
+def read_rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_convert(run, tmp_path):
+    source, out = tmp_path / "v.ttl", tmp_path / "labels.jsonl"
+    source.write_text(VOCABULARY)
+    result = run("labels", "convert", source, "-o", out, "--languages", "de,en",
+                 "--branch", "http://v.example/fish")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "Wrote 2 labels" in result.stderr
+    assert read_rows(out) == [
+        {"id": "http://v.example/fish", "name": "Fisch", "alt_names": ["Fish"]},
+        {"id": "http://v.example/cod", "name": "Cod", "parents": ["http://v.example/fish"]},
+    ]
+    leave = tmp_path / "leave.txt"
+    leave.write_text("http://v.example/cod\n")
+    again = run("labels", "convert", out, "-o", tmp_path / "l.parquet", "--exclude", leave)
+    assert "Wrote 1 labels" in again.stderr
+
+
+def test_convert_names_what_is_wrong(run, tmp_path):
+    source = tmp_path / "v.ttl"
+    source.write_text(VOCABULARY + ":x .")
+    result = run("labels", "convert", source, "-o", tmp_path / "out.jsonl")
+    assert result.exit_code == 1
+    assert "v.ttl:6: not valid ttl" in result.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+    result = run("labels", "convert", source, "-o", tmp_path / "out.xls")
+    assert "expected a name ending in .jsonl" in result.stderr
