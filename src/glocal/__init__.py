@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from glocal.metrics.reliability import CalibrationError, ScoreRange
     from glocal.predict.ensemble import ensemble_predict
     from glocal.predict.evaluation import BandScores, EvaluationReport, PartReport, Propensity
-    from glocal.predict.explain import Span, TagExplanation
+    from glocal.predict.explain import ExpertPart, Span, TagExplanation
     from glocal.predict.predictor import Predictor
     from glocal.progress import Progress
     from glocal.ranking.decision import Decision
@@ -67,6 +67,7 @@ __all__ = [
     "Decision",
     "Document",
     "EvaluationReport",
+    "ExpertPart",
     "FitResult",
     "GlocalError",
     "Interrupted",
@@ -122,7 +123,7 @@ _MODULES = {
     "glocal.metrics.reliability": "CalibrationError ScoreRange",
     "glocal.predict.ensemble": "ensemble_predict",
     "glocal.predict.evaluation": "BandScores EvaluationReport PartReport Propensity",
-    "glocal.predict.explain": "Span TagExplanation",
+    "glocal.predict.explain": "ExpertPart Span TagExplanation",
     "glocal.predict.predictor": "Predictor",
     "glocal.progress": "Progress",
     "glocal.ranking.decision": "Decision",

@@ -311,15 +311,15 @@ class Tagger(Estimator):
         return predictor.evaluate(corpus, ks=tuple(ks), threshold=threshold)
 
     def explain(self, text: str, *, k: int | None = None, words: int = 8) -> list[TagExplanation]:
-        """Return the best labels of a text, the words behind each and each expert's score.
+        """Return the best labels of a text, each expert's contribution and the words behind each.
 
         Args:
             text: A single text.
             k: Number of labels; the tagger's own by default.
-            words: Largest number of words for a label.
+            words: Words per label and expert at most; neighbouring words become one phrase.
 
         Example:
-            >>> [span.text for span in tagger.explain("an apple", k=1)[0].weighed]
+            >>> [span.text for span in tagger.explain("an apple", k=1)[0].spans_of()]
             ['apple']
         """
         predictor = self._fitted()

@@ -9,37 +9,59 @@ from glocal.predict.explain import Span
 TEXT = "the red fox a a a"
 
 
-def test_tags_with_words_and_shares(run, model):
+def test_tags_with_words_and_experts(run, model):
     result = run("explain", model, TEXT, "-k", "2")
     assert result.exit_code == 0, result.output
-    assert "global" in result.stdout
-    assert "local" in result.stdout
-    assert "[fox]" in result.stdout
+    assert " global " in result.stdout
+    assert "  local " in result.stdout
+    assert "[red fox]" in result.stdout or "[fox]" in result.stdout
 
 
 def test_a_legend_says_how_to_read_it(run, model):
     shown = run("explain", model, TEXT, "-k", "2").stdout
     legend, _, tags = shown.partition("\n\n")
+    legend = " ".join(legend.split())
     assert "its probability in %" in legend
     assert "global (whole text), local (words that matter for the label)" in legend
+    assert "Experts: their share of what the text adds to the tag" in legend
     assert "[Bracketed] words" in legend
-    assert "words:" not in legend  # this model has no linear model of words
-    assert "[fox]" in tags
+    assert "alone" in tags
 
 
 def test_json_maps_words_to_characters(run, model):
     document = json.loads(run("explain", model, TEXT, "-k", "3", "--json").stdout)
     assert document["text"] == TEXT
-    assert len(document["labels"]) == 3
-    for label in document["labels"]:
-        assert set(label["expert_scores"]) == {"D-last", "A-1"}
-        for span in label["spans"]:
+    assert len(document["tags"]) == 3
+    for tag in document["tags"]:
+        assert [part["name"] for part in tag["experts"]] == ["D-last", "A-1"]
+        assert {span["expert"] for span in tag["spans"]} == {"all", "D-last", "A-1"}
+        for span in tag["spans"]:
             assert TEXT[span["start"] : span["end"]] == span["text"]
+
+
+def test_the_command_and_the_library_agree(run, model):
+    from glocal import Tagger
+
+    document = json.loads(run("explain", model, TEXT, "-k", "3", "--json").stdout)
+    explained = Tagger.load(model).explain(TEXT, k=3)
+    assert document["tags"] == [tag.to_dict() for tag in explained]
 
 
 def test_words_limits_the_words(run, model):
     document = json.loads(run("explain", model, TEXT, "--words", "1", "--json").stdout)
-    assert all(len(label["spans"]) == 1 for label in document["labels"])
+    for tag in document["tags"]:
+        experts = [span["expert"] for span in tag["spans"]]
+        assert len(experts) == len(set(experts))
+
+
+def test_html_writes_a_report(run, model, tmp_path):
+    file = tmp_path / "why.html"
+    result = run("explain", model, TEXT, "-k", "2", "--html", file)
+    assert result.exit_code == 0, result.output
+    page = file.read_text("utf-8")
+    assert page.count("<section>") == 2
+    assert "<mark" in page
+    assert f"Written: {file}" in " ".join(result.stderr.split())
 
 
 def test_stdin(run, model):
@@ -75,7 +97,7 @@ def test_several_experts_of_a_kind_are_told_apart():
 
 def span(text, word, weight=1.0):
     start = text.index(word)
-    return Span(start, start + len(word), word, weight)
+    return Span(start, start + len(word), word, weight, "all")
 
 
 def test_short_text_is_shown_whole():

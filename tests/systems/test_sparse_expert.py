@@ -130,8 +130,7 @@ def test_a_model_of_it_alone_needs_no_encoder(tmp_path):
     assert np.array_equal(found.indices, best)
     assert np.allclose(found.scores, probabilities, atol=1e-6)
     (tag, *_) = predictor.explain(DEV.texts()[0], k=2)
-    assert tag.weighed
-    span = tag.weighed[0]
+    span = tag.spans_of("S")[0]
     assert DEV.texts()[0][span.start : span.end] == span.text
     assert span.weight > 0
 

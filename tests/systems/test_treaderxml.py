@@ -185,7 +185,7 @@ def test_a_new_text_goes_the_way_of_the_training_texts(trained, monkeypatch):
 def test_explanations_tell_of_the_teacher(trained):
     predictor = Predictor.load(trained, device="cpu")
     explained = predictor.explain(TEXTS[0], k=2)
-    assert set(explained[0].expert_scores) == {"R-last"}
+    assert [part.name for part in explained[0].experts] == ["R-last"]
     taught_by = predictor.explain_teacher(TEXTS[0])
     assert len(taught_by.neighbours) == 3
     assert all(0 < vote.weight <= 1 for vote in taught_by.votes)

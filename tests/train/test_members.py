@@ -12,6 +12,7 @@ from glocal.config import load_recipe
 from glocal.errors import ConfigError, Interrupted, TrainingError
 from glocal.predict.ensemble import ensemble_predict
 from glocal.predict.predictor import Predictor
+from glocal.predict.word_evidence import TextReading
 from glocal.systems.mixture_ensemble import mixtures_of
 from glocal.train.listener import TrainListener
 from tests.tiny import tiny_corpus, tiny_recipe
@@ -185,20 +186,15 @@ def test_batch_size_does_not_change_predictions(whole):
     np.testing.assert_allclose(left.scores, right.scores, rtol=1e-4)
 
 
-def test_words_are_those_of_all_members(whole):
-    text = "the red cat a a a"
+def test_the_evidence_of_words_is_the_mean_of_all_members(whole):
     predictor = Predictor.load(whole, device="cpu")
-    (tag, *_) = predictor.explain(text, k=2)
-    assert set(tag.expert_scores) == {"D-last", "A-1", "S"}
-    together = {span.start: span.weight for span in tag.spans}
-    apart = []
-    ensemble = predictor.system
-    for member in mixtures_of(ensemble):
-        member.combination = ensemble.combination
-        predictor.system = member
-        labels = {t.label_id: t for t in predictor.explain(text, k=15)}
-        apart.append({span.start: span.weight for span in labels[tag.label_id].spans})
-    assert together.keys() == apart[0].keys() == apart[1].keys()
-    for start, weight in together.items():
-        assert weight == pytest.approx((apart[0][start] + apart[1][start]) / 2, rel=1e-4)
-    assert apart[0] != apart[1]
+    ensemble, found = predictor.system, []
+    for system in (ensemble, *mixtures_of(ensemble)):
+        predictor.system = system
+        reading = TextReading(predictor, "the red cat a a a")
+        logits = reading.logits([2])
+        assert set(logits) == {"D-last", "A-1", "S"}
+        found.append(np.array([reading.evidence(n, logits[n][0, 0], 2) for n in ("D-last", "A-1")]))
+    together, first, second = found
+    assert together == pytest.approx((first + second) / 2, abs=1e-5)
+    assert not np.allclose(first, second)

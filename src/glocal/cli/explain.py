@@ -1,13 +1,14 @@
-"""`glocal explain`: the words behind each tag of a text, and the probability by each expert.
+"""`glocal explain`: the words behind each tag of a text, and the contribution of each expert.
 
-On a terminal the words are coloured, stronger where the attention is higher; elsewhere they are in
+On a terminal the words are coloured, stronger where they count for more; elsewhere they are in
 [brackets]. For a long text only the surroundings of these words are shown. If the model has a
 teacher, the similar training texts and their votes follow in a few lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
-    from glocal.predict.explain import Span, TagExplanation
+    from glocal.predict.explain import ExpertPart, Span, TagExplanation
 
 app = typer.Typer()
 
@@ -45,6 +46,10 @@ def explain(
     *,
     k: TopK = None,
     words: Annotated[int, typer.Option(min=1, help="Words shown for each label.")] = 8,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a report that any browser can open."),
+    ] = None,
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
@@ -58,10 +63,16 @@ def explain(
     predictor.check_k(width)
     explanations = predictor.explain(content, k=width, words=words)
     taught = predictor.explain_teacher(content)
+    if html is not None:
+        from glocal.data.atomic import write_text
+        from glocal.predict.explanation_report import html_report
+
+        write_text(html, html_report(content, explanations, taught))
+        console.note(f"Written: {html}")
     if as_json:
         document: dict[str, Any] = {
             "text": content,
-            "labels": [tag.to_dict() for tag in explanations],
+            "tags": [tag.to_dict() for tag in explanations],
         }
         document |= {} if taught is None else {"teacher": taught.to_dict()}
         console.print_json(document)
@@ -74,36 +85,45 @@ def explain(
 
 def show_legend(explanations: Sequence[TagExplanation]) -> None:
     """Print how to read the lines that follow."""
-    kinds = {name[:1]: None for tag in explanations for name in tag.expert_scores}
+    kinds = {part.name[:1]: None for tag in explanations for part in tag.experts}
     experts = [f"{_TITLES[kind]} ({_MEANINGS[kind]})" for kind in kinds if kind in _TITLES]
-    lines = ["Each tag: its probability in %, the probability by each expert, name and id."]
-    lines += [f"Experts: {', '.join(experts)}."] if experts else []
+    lines = ["Each tag: its probability in %, name and id."]
+    if len(kinds) > 1:
+        lines.append(
+            "Experts: their share of what the text adds to the tag (below 0 they speak against "
+            "it), the probability by each alone, and its words."
+        )
+    lines += [f"They are: {', '.join(experts)}."] if experts else []
     if any(tag.spans for tag in explanations):
         marked = "Coloured" if console.stdout().is_terminal else "[Bracketed]"
-        lines.append(f"{marked} words have the highest attention for the tag.")
-    if any(tag.weighed for tag in explanations):
-        lines.append("words: the phrases that add most to the tag, in log-odds.")
+        lines.append(f"{marked} words count most for the tag.")
     console.stdout().print("\n".join(lines) + "\n", style="dim")
 
 
 def show_explanations(text: str, explanations: Iterable[TagExplanation]) -> None:
-    """Print each tag with its probability, the probability by each expert and its words."""
+    """Print each tag with its probability, its words and the experts' contributions."""
     from rich.text import Text
 
     out = console.stdout()
     for tag in explanations:
         heading = Text(f"{100 * tag.score:5.1f}  ", style="bold green")
-        heading.append(f"{_shares(tag.expert_scores)}  ", style="dim")
-        heading.append(tag.label_name, style="bold")
-        if tag.label_name != tag.label_id:
-            heading.append(f"  {tag.label_id}", style="cyan")
+        heading.append(tag.name, style="bold")
+        if tag.name != tag.id:
+            heading.append(f"  {tag.id}", style="cyan")
         out.print(heading)
-        if tag.spans:
-            out.print(highlight(text, tag.spans, brackets=not out.is_terminal))
-        if tag.weighed:
-            phrases = (f"{' '.join(span.text.split())} +{span.weight:.1f}" for span in tag.weighed)
-            out.print(Text(f"       words: {'; '.join(phrases)}"))
+        if tag.spans_of():
+            out.print(highlight(text, tag.spans_of(), brackets=not out.is_terminal))
+        titles = expert_titles([part.name for part in tag.experts])
+        width = max(map(len, titles.values()), default=0)
+        for part in tag.experts:
+            line = _expert_line(part, f"{titles[part.name]:>{width}}", tag.spans_of(part.name))
+            out.print(Text(f"       {line}", style="dim"))
         out.print()
+
+
+def _expert_line(part: ExpertPart, title: str, spans: Sequence[Span]) -> str:
+    phrases = "; ".join(f"{' '.join(span.text.split())} {100 * span.weight:.0f}" for span in spans)
+    return f"{title} {100 * part.share:+4.0f} %, alone {100 * part.score:5.1f}  {phrases}"
 
 
 def show_teacher(found: TeacherExplanation) -> None:
@@ -166,9 +186,3 @@ def _pieces(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, float 
         position = min(span.end + context, next_start)
         if position > span.end:
             yield span.end, position, None
-
-
-def _shares(expert_scores: Mapping[str, float]) -> str:
-    """Return the probabilities by expert in one line."""
-    titles = expert_titles(list(expert_scores))
-    return "  ".join(f"{titles[name]} {100 * score:5.1f}" for name, score in expert_scores.items())

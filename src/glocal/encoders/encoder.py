@@ -10,8 +10,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +26,28 @@ from glocal.data.chunks import Chunking, Continuation
 from glocal.encoders.lean_gradients import cast_together, use_lean_gradients
 from glocal.encoders.residual_norm import fuse_residual_norms
 from glocal.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The start of an encoder's computation, with a graph to what follows, (B, T, H) each."""
+
+    tokens: Tensor | None  # the tokens' own vectors; None where an encoder does not take them
+    layer: Tensor  # layer 0; some encoders return a copy of it, which nothing follows from
+
+
+_TRACED: ContextVar[list[Embedded] | None] = ContextVar("traced embeddings", default=None)
+
+
+@contextlib.contextmanager
+def trace_embeddings() -> Iterator[list[Embedded]]:
+    """Collect the embeddings of everything that this thread encodes meanwhile."""
+    traced: list[Embedded] = []
+    token = _TRACED.set(traced)
+    try:
+        yield traced
+    finally:
+        _TRACED.reset(token)
 
 
 @dataclass(frozen=True)
@@ -187,6 +211,9 @@ class Encoder(nn.Module):
     ) -> tuple[Tensor, ...]:
         """Return the hidden states of all layers; gradients flow to the fp32 weights."""
         inputs: dict[str, Any] = {"input_ids": input_ids}
+        traced = _TRACED.get()
+        if traced is not None and hasattr(model, "get_input_embeddings"):
+            inputs = {"inputs_embeds": model.get_input_embeddings()(input_ids)}
         # Integers, as tokenizers return them: some encoders (XLNet) calculate with the mask.
         inputs["attention_mask"] = None if mask is None else mask.long()
         if self.cls_type_id:
@@ -199,6 +226,8 @@ class Encoder(nn.Module):
             with torch.autocast(input_ids.device.type, enabled=False):
                 output = torch.func.functional_call(model, own, kwargs=inputs)
         states: tuple[Tensor, ...] = output.hidden_states
+        if traced is not None:
+            traced.append(Embedded(inputs.get("inputs_embeds"), states[0]))
         return states
 
     def _cast_weights(self) -> dict[str, Tensor] | None:

@@ -1,134 +1,176 @@
-"""The words behind a tag: the label-attention expert's weights, mapped back to the text.
+"""Explanations: the words behind a tag, and what each expert contributed to it.
 
-A label's attention over tokens is summed over the pieces of each word; special tokens have no place
-in the text and are skipped, so the weights of a tag may sum to less than one.
+- Every expert's evidence is mapped to the same words of the text (`text_words`) and comes as one
+  list of spans. Within an expert the weights of all words that speak for the tag sum to one; those
+  of the whole model (`ALL`) are the experts' weights, each counted by its contribution.
+- An expert's contribution is its part of the tag's combined log-odds, before calibration: how far
+  it moves them from the label's share of the training texts. Contributions add up to that
+  distance, also where probabilities are averaged (Aumann and Shapley's values: all experts move
+  together from there to their scores, and each step is credited to who made it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
-from glocal.experts.label_attention import LabelAttentionExpert
-from glocal.ranking.ranker import Ranker
-from glocal.systems.mixture_ensemble import MixtureEnsemble, mixtures_of
+from glocal.log_odds import log_odds, sigmoid
 
 if TYPE_CHECKING:
-    import numpy as np
-    from torch import Tensor
+    from glocal.predict.text_words import WordPlaces
+    from glocal.ranking.combination import Combination
+    from glocal.vocabulary.label_space import LabelSpace
 
-    from glocal.companions.sparse.word_weights import Contribution
+ALL = "all"  # stands for the whole model where spans name an expert
+_LARGEST = 30.0  # log-odds beyond which a probability is 0 or 1
+_STEPS = 32
 
 
 @dataclass(frozen=True)
 class Span:
-    """A word of the text and its share of a label's attention."""
+    """A word or phrase of the text and its part of the evidence for a tag.
+
+    Args:
+        start: Its first character.
+        end: The character after its last one.
+        text: The word or phrase as written.
+        weight: Its share of the expert's evidence for the tag, above 0 and up to 1.
+        expert: The expert whose evidence it is; `all` for the whole model.
+    """
 
     start: int
     end: int
     text: str
     weight: float
+    expert: str
+
+
+@dataclass(frozen=True)
+class ExpertPart:
+    """What an expert says of a tag.
+
+    Args:
+        name: The expert.
+        score: The tag's probability by this expert alone.
+        log_odds: Its contribution to the tag's combined log-odds.
+        share: This contribution over the sum of all experts' contributions without their signs;
+            below 0 if the expert speaks against the tag.
+    """
+
+    name: str
+    score: float
+    log_odds: float
+    share: float
 
 
 @dataclass(frozen=True)
 class TagExplanation:
-    """A predicted label, each expert's score of it, and the words behind it."""
+    """A label of a text, what each expert contributed to it, and the words behind it.
 
-    label_id: str
-    label_name: str
+    Args:
+        id: The label's id.
+        name: Its name.
+        score: Its probability.
+        experts: The contribution of each expert.
+        spans: Words and phrases, those of the whole model first; for each the strongest first.
+
+    Example:
+        >>> best = predictor.explain("an apple", k=1)[0]
+        >>> best.id, [span.text for span in best.spans_of()]
+        ('fruit', ['apple'])
+    """
+
+    id: str
+    name: str
     score: float
-    expert_scores: dict[str, float]
+    experts: list[ExpertPart]
     spans: list[Span]
-    weighed: list[Span] = field(default_factory=list)  # by the sparse expert, in log-odds
+
+    def spans_of(self, expert: str = ALL) -> list[Span]:
+        """Return the spans of one expert; by default those of the whole model."""
+        return [span for span in self.spans if span.expert == expert]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return asdict(self)
 
 
-def attention_weights(system: Ranker, states: Any, labels: Tensor) -> Tensor | None:
-    """Return the labels' attention over tokens (k, T); None without an attention expert.
-
-    The weights are the mean over all attention experts, of every member of an ensemble.
+def expert_parts(
+    logits: Mapping[str, float], combination: Combination, prior: float
+) -> list[ExpertPart]:
+    """Return each expert's contribution to the combined log-odds of one label.
 
     Args:
-        system: In evaluation mode.
-        states: What it prepared of one document, without padding.
-        labels: (1, k) label ids.
+        logits: The log-odds by each expert.
+        combination: How they are combined.
+        prior: Log-odds of the label before a text is read, from which experts move it.
     """
-    members = mixtures_of(system)
-    prepared = states if isinstance(system, MixtureEnsemble) else [states]
-    weights = [
-        expert.attention(state[expert.name], labels)[0]
-        for member, state in zip(members, prepared, strict=False)
-        for expert in member.experts
-        if isinstance(expert, LabelAttentionExpert)
+    z = np.clip(list(logits.values()), -_LARGEST, _LARGEST)
+    moved = z - prior
+    way = (np.arange(_STEPS) + 0.5)[:, None] / _STEPS
+    if combination.weights:
+        slopes = np.array([combination.weights[name] for name in logits])
+    else:
+        p = sigmoid(prior + way * moved)  # (steps, experts)
+        mean = p.mean(1, keepdims=True)
+        slopes = (p * (1 - p) / len(z) / np.maximum(mean * (1 - mean), 1e-12)).mean(0)
+    parts = slopes * moved
+    total = np.abs(parts).sum() or 1.0
+    return [
+        ExpertPart(name, float(p), float(part), float(part / total))
+        for name, p, part in zip(logits, sigmoid(z), parts, strict=True)
     ]
-    return torch.stack(weights).mean(0).cpu() if weights else None
 
 
-def attention_spans(
-    weights: Tensor | None,
-    text: str,
-    tokens: tuple[Sequence[tuple[int, int]], Sequence[int | None]],
-    *,
-    order: np.ndarray | None = None,
-    words: int,
-) -> list[list[Span]]:
-    """Return for each label the words with the highest attention weights.
-
-    Args:
-        weights: (k, T) from `attention_weights`; without any there are no spans.
-        text: The text.
-        tokens: The character span and the word number of each token.
-        order: (T,) the token each weight belongs to; by default they are in order.
-        words: Number of words at most.
-    """
-    if weights is None:
-        return []
-    places = range(weights.shape[1]) if order is None else order.tolist()
-    offsets, word_ids = [tokens[0][place] for place in places], [tokens[1][p] for p in places]
-    return [_top_words(row, text, offsets, word_ids, words) for row in weights]
+def prior_log_odds(labels: LabelSpace, label: int) -> float:
+    """Return the log-odds of a label before a text is read, from its training texts."""
+    share = (labels.counts[label] + 0.5) / (labels.n_documents + 1.0)
+    return float(log_odds(np.minimum(share, 0.5)))
 
 
-def weighed_spans(found: Sequence[Contribution], text: str, words: int) -> list[Span]:
-    """Return the phrases with the largest weights for a label, where each first stands.
-
-    Args:
-        found: The contribution of each phrase to the log-odds.
-        text: The text.
-        words: Number of phrases at most.
-    """
-    totals: dict[tuple[int, int], float] = {}
-    for contribution in found:
-        for place in contribution.spans[:1]:
-            totals[place] = totals.get(place, 0.0) + contribution.weight
-    best = sorted((-weight, place) for place, weight in totals.items() if weight > 0)[:words]
-    return [Span(start, end, text[start:end], -weight) for weight, (start, end) in best]
-
-
-def _top_words(
-    weights: Tensor,
-    text: str,
-    offsets: Sequence[tuple[int, int]],
-    word_ids: Sequence[int | None],
+def tag_spans(
+    places: WordPlaces,
+    evidence: Mapping[str, NDArray[np.float64]],
+    parts: Sequence[ExpertPart],
     words: int,
 ) -> list[Span]:
-    merged: dict[int, tuple[int, int, float]] = {}
-    for weight, (start, end), word in zip(weights.tolist(), offsets, word_ids, strict=True):
-        start, end = _without_spaces(text, start, end)
-        if word is None or end <= start:
-            continue
-        first, last, total = merged.get(word, (start, end, 0.0))
-        merged[word] = (min(first, start), max(last, end), total + weight)
-    best = sorted(merged.values(), key=lambda span: (-span[2], span[0]))[:words]
-    return [Span(start, end, text[start:end], weight) for start, end, weight in best]
+    """Return the words and phrases behind a tag, of the whole model and of each expert.
+
+    Args:
+        places: The words of the text.
+        evidence: For each expert (words,) how far a word speaks for the tag, below 0 against it;
+            the unit is the expert's own.
+        parts: The experts' contributions.
+        words: Largest number of words for an expert; neighbouring words become one span.
+    """
+    own = {name: _shares(weights) for name, weights in evidence.items()}
+    counted = {part.name: max(part.log_odds, 0.0) for part in parts if own[part.name].any()}
+    if not any(counted.values()):  # nobody speaks for the tag: who comes nearest to it?
+        counted = dict.fromkeys(counted, 1.0)
+    whole = sum((weight * own[name] for name, weight in counted.items()), np.zeros(len(places)))
+    spans = _best_spans(places, _shares(whole), ALL, words)
+    for name, weights in own.items():
+        spans += _best_spans(places, weights, name, words)
+    return spans
 
 
-def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
-    """Trim a span: some tokenizers (SentencePiece) count the space before a word as part of it."""
-    piece = text[start:end]
-    return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
+def _shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the part of each word in the sum of those that speak for the tag."""
+    positive = np.maximum(weights, 0.0)
+    total = positive.sum()
+    return positive / total if total > 0 else positive
+
+
+def _best_spans(
+    places: WordPlaces, weights: NDArray[np.float64], expert: str, words: int
+) -> list[Span]:
+    best = np.argsort(-weights, kind="stable")[:words]
+    spans = [
+        Span(start, end, places.text[start:end], float(weights[members].sum()), expert)
+        for (start, end), members in places.phrases(best[weights[best] > 0].tolist())
+    ]
+    return sorted(spans, key=lambda span: (-span.weight, span.start))

@@ -28,8 +28,8 @@ def allowed_labels(
     if only is None and exclude is None:
         return None
     allowed = np.full(len(labels), only is None)
-    allowed[_positions(labels, only or (), "only")] = True
-    allowed[_positions(labels, exclude or (), "exclude")] = False
+    allowed[label_positions(labels, only or (), "only")] = True
+    allowed[label_positions(labels, exclude or (), "exclude")] = False
     if not allowed.any():
         raise ConfigError(
             "no label is left to predict: none was chosen that is not also excluded",
@@ -38,7 +38,12 @@ def allowed_labels(
     return allowed
 
 
-def _positions(labels: LabelSpace, ids: Sequence[str], argument: str) -> list[int]:
+def label_positions(labels: LabelSpace, ids: Sequence[str], argument: str) -> list[int]:
+    """Return the columns of labels given by their ids as an argument of this name.
+
+    Raises:
+        ConfigError: An id is not known.
+    """
     unknown = [i for i in ids if i not in labels.index]
     if unknown:
         shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")

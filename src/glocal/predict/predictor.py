@@ -20,13 +20,17 @@ from glocal.data.tokens import TokenStore
 from glocal.errors import ConfigError
 from glocal.predict.collate import collate_corpus, collator
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
-from glocal.predict.explain import TagExplanation, attention_spans, attention_weights, weighed_spans
-from glocal.predict.predict_options import allowed_labels, check_unicode, choose_device
+from glocal.predict.explain import TagExplanation, expert_parts, prior_log_odds, tag_spans
+from glocal.predict.predict_options import (
+    allowed_labels,
+    check_unicode,
+    choose_device,
+    label_positions,
+)
 from glocal.predict.topk_documents import score_documents
 from glocal.progress import Progress
 from glocal.ranking.calibration import calibrate
 from glocal.ranking.predictions import Predictions
-from glocal.ranking.topk import TopK
 from glocal.storage.model_directory import StoredModel, load_model
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_space import LabelSpace
@@ -325,51 +329,53 @@ class Predictor:
             duplicates=None if train is None else near_duplicate_mask(corpus, train),
         )
 
-    def explain(self, text: str, *, k: int = 5, words: int = 8) -> list[TagExplanation]:
-        """Return the best labels of a text, the words behind each and each expert's score.
+    def explain(
+        self,
+        text: str,
+        *,
+        k: int = 5,
+        words: int = 8,
+        labels: Sequence[str] | None = None,
+    ) -> list[TagExplanation]:
+        """Return the best labels of a text, each expert's contribution and the words behind each.
 
         Args:
             text: The text to tag; it is encoded once.
             k: Number of labels.
-            words: Words per label at most.
+            words: Words per label and expert at most; neighbouring words become one phrase.
+            labels: Ids of the labels to explain, in place of the k best.
+
+        Raises:
+            ConfigError: When k labels cannot be predicted, or the model does not know a label.
 
         Example:
             >>> best = predictor.explain("an apple", k=1)[0]
-            >>> best.label_id, best.weighed[0].text
+            >>> best.id, best.spans_of()[0].text
             ('fruit', 'apple')
         """
+        from glocal.predict.word_evidence import TextReading
+
         self.check_k(k)
         check_unicode([text])
-        read = self.tokenizer.encode_with_offsets(text, self.recipe.encoder.tokens_read)
-        features = self.companions.features_for_texts([text])
-        documents = collator(self, TokenStore.in_memory([read[0]]), features)
-        batch = documents(np.zeros(1, np.int64)).to(self.device)
-        with torch.inference_mode(), self._autocast():
-            states = self.system.prepare(batch)
-            best = self.system.rank(batch, states, k).combined
-            best = TopK(*(part[:, best.indices[0] >= 0] for part in best))
-            alone = self.system.rank(
-                batch, states, k, candidates=best.indices, experts=self.expert_names
-            ).experts
-            attention = attention_weights(self.system, states, best.indices)
-        order = None if self.system.chunking is None else self.system.chunking.order(len(read[0]))
-        spans = attention_spans(attention, text, read[1:], order=order, words=words)
-        scores = self.calibration(best.scores.cpu().numpy())[0].tolist()
-        experts = {
-            name: dict(zip(*(part[0].tolist() for part in a), strict=True))
-            for name, a in alone.items()
-        }
-        return [
-            TagExplanation(
-                self.labels.ids[label],
-                self.labels.names[label],
-                scores[place],
-                {name: by_label[label] for name, by_label in experts.items()},
-                spans[place] if spans else [],
-                weighed_spans(self.companions.word_contributions(text, label), text, words),
+        wanted = None if labels is None else label_positions(self.labels, labels, "labels")
+        if wanted == []:
+            return []
+        reading = TextReading(self, text, autocast=self._autocast)
+        chosen, scores = reading.scored_labels(k, wanted)
+        logits = reading.logits(chosen)
+        found = []
+        for place, label in enumerate(chosen):
+            own = {name: values[0, place] for name, values in logits.items()}
+            parts = expert_parts(
+                {name: float(value.detach()) for name, value in own.items()},
+                self.system.combination,
+                prior_log_odds(self.labels, label),
             )
-            for place, label in enumerate(best.indices[0].tolist())
-        ]
+            evidence = {n: reading.evidence(n, value, label) for n, value in own.items()}
+            spans = tag_spans(reading.places, evidence, parts, words)
+            name = self.labels.names[label]
+            found.append(TagExplanation(self.labels.ids[label], name, scores[place], parts, spans))
+        return found
 
     def explain_teacher(self, text: str) -> TeacherExplanation | None:
         """Return the similar training texts and the labels they vote for; None without a teacher.

@@ -32,10 +32,6 @@ class ExpertRanker(Ranker):
     counts: Tensor
 
     @abstractmethod
-    def expert_logits(self, states: Any, labels: slice | Tensor) -> dict[str, Tensor]:
-        """Return each expert's logits of labels: a slice of all, or (B, C) of each document."""
-
-    @abstractmethod
     def chunks(self, documents: int, device: torch.device) -> list[slice]:
         """Return the slices of labels that are scored together."""
 

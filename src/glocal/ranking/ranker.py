@@ -46,6 +46,10 @@ class Ranker(nn.Module, ABC):
         """Read the documents of a batch once: the states that `rank` works on."""
 
     @abstractmethod
+    def expert_logits(self, states: Any, labels: slice | Tensor) -> dict[str, Tensor]:
+        """Return each expert's logits of labels: a slice of all, or (B, C) of each document."""
+
+    @abstractmethod
     def rank(
         self,
         batch: Batch,

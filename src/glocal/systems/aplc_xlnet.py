@@ -75,7 +75,7 @@ class APLCXLNet(System):
 
     def document(self, batch: Batch) -> Tensor:
         """Return the vectors that labels are scored from, (B, d_h)."""
-        frozen = self.recipe.encoder.freeze
+        frozen = self.recipe.encoder.freeze and self.training
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
             features: Features = self.encoder(batch)
         document: Tensor = self.hidden(
@@ -124,6 +124,13 @@ class APLCXLNet(System):
     def prepare(self, batch: Batch) -> Tensor:
         """Return the vectors that the labels are scored from, (B, d_h)."""
         return self.document(batch)
+
+    def expert_logits(self, states: Tensor, labels: slice | Tensor) -> dict[str, Tensor]:
+        """Return the log-odds of labels."""
+        if isinstance(labels, slice):
+            labels = torch.arange(labels.start, labels.stop, device=states.device)
+        with torch.autocast(states.device.type, enabled=False):
+            return {self.expert_names[0]: self.head.log_odds(states.float(), labels)}
 
     def rank(
         self,

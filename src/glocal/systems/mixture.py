@@ -96,8 +96,8 @@ class ExpertMixture(ExpertRanker, System):
         return self.recipe.candidates.mode == "shortlist"
 
     def features(self, batch: Batch) -> Features:
-        """Return hidden states; no autograd graph is built for a frozen encoder."""
-        frozen = self.recipe.encoder.freeze
+        """Return hidden states; training builds no autograd graph for a frozen encoder."""
+        frozen = self.recipe.encoder.freeze and self.training
         with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
             features: Features = self.encoder(batch)
         return features
