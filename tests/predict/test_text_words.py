@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,10 +47,17 @@ def test_words_are_in_order_and_never_overlap(text):
 def test_neighbouring_words_become_phrases():
     text = "red  cat, co-op don’t\nsat"
     places = WordPlaces(text)
-    found = places.phrases(range(len(places)))
+    found = places.phrases(range(len(places)), np.ones(7))
     assert [text[start:stop] for (start, stop), _ in found] == ["red  cat", "co-op don’t", "sat"]
     assert [members for _, members in found] == [[0, 1], [2, 3, 4, 5], [6]]
-    assert [text[a:b] for (a, b), _ in places.phrases([1, 0, 4])] == ["red  cat", "don"]
+    few = places.phrases([1, 0, 4], np.ones(7))
+    assert [text[a:b] for (a, b), _ in few] == ["red  cat", "don"]
+
+
+def test_a_weak_word_does_not_join_a_strong_one():
+    places = WordPlaces("the red cat")
+    found = places.phrases([0, 1, 2], np.array([0.1, 0.9, 0.4]))
+    assert [members for _, members in found] == [[0], [1, 2]]
 
 
 def test_parts_share_their_weight_among_the_words_they_cover():

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ALL = "all"  # stands for the whole model where spans name an expert
 _LARGEST = 30.0  # log-odds beyond which a probability is 0 or 1
 _STEPS = 32
+_LEAST = 0.05  # weight of a word that is shown, over that of the strongest
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,10 @@ def _best_spans(
     places: WordPlaces, weights: NDArray[np.float64], expert: str, words: int
 ) -> list[Span]:
     best = np.argsort(-weights, kind="stable")[:words]
+    lowest = _LEAST * weights.max(initial=0.0)
+    chosen = best[(weights[best] > 0) & (weights[best] >= lowest)].tolist()
     spans = [
         Span(start, end, places.text[start:end], float(weights[members].sum()), expert)
-        for (start, end), members in places.phrases(best[weights[best] > 0].tolist())
+        for (start, end), members in places.phrases(chosen, weights)
     ]
     return sorted(spans, key=lambda span: (-span.weight, span.start))

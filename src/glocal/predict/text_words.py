@@ -5,7 +5,7 @@
 - Places count Unicode characters, as Python's strings do.
 - Experts see other parts of a text: tokens, words, pairs of words. `WordPlaces.weigh` shares the
   weight of a part among the words it covers; punctuation and spaces get none.
-- `phrases` joins chosen words that stand side by side.
+- `phrases` joins chosen words that stand side by side and count alike.
 """
 
 from __future__ import annotations
@@ -80,14 +80,26 @@ class WordPlaces:
                 weights[word] += weight * size / total
         return weights
 
-    def phrases(self, words: Sequence[int]) -> list[tuple[Place, list[int]]]:
-        """Join words that stand side by side; return each phrase's place and its words."""
+    def phrases(
+        self, words: Sequence[int], weights: NDArray[np.float64]
+    ) -> list[tuple[Place, list[int]]]:
+        """Join words that stand side by side and count alike into phrases.
+
+        Args:
+            words: The words.
+            weights: (words of the text,) above 0; of two words that are joined, the weaker has at
+                least a third of the other's.
+
+        Returns:
+            The place of each phrase and its words.
+        """
         joined: list[tuple[Place, list[int]]] = []
         for word in sorted(words):
             start, stop = self.places[word]
             if joined and joined[-1][1][-1] == word - 1:
                 (first, end), members = joined[-1]
-                if _BETWEEN.fullmatch(self.text[end:start]):
+                weak, strong = sorted((weights[word - 1], weights[word]))
+                if 3 * weak >= strong and _BETWEEN.fullmatch(self.text[end:start]):
                     joined[-1] = ((first, stop), [*members, word])
                     continue
             joined.append(((start, stop), [word]))

@@ -9,7 +9,6 @@ from glocal.serve import schemas
 from glocal.serve.label_search import LabelSearch
 
 if TYPE_CHECKING:
-    from glocal.predict.explain import TagExplanation
     from glocal.predict.predictor import Predictor
 
 
@@ -23,33 +22,11 @@ def explain(
     similar: bool,
 ) -> schemas.ExplainResponse:
     """Explain the best tags of a text, or the given labels."""
-    found = predictor.explain(text, k=k)
+    found = predictor.explain(text, k=k, labels=labels)
     return schemas.ExplainResponse(
         model=model,
-        tags=[_explained(tag) for tag in found],
+        tags=[schemas.ExplainedTag(**tag.to_dict()) for tag in found],
         similar=_similar_texts(predictor, text) if similar else [],
-    )
-
-
-def _explained(tag: TagExplanation) -> schemas.ExplainedTag:
-    total = sum(tag.expert_scores.values()) or 1.0
-    attention = next((name for name in tag.expert_scores if name.startswith("A")), "A")
-    parts = ((attention, tag.spans), ("S", tag.weighed))
-    return schemas.ExplainedTag(
-        id=tag.label_id,
-        name=tag.label_name,
-        score=tag.score,
-        experts=[
-            schemas.ExpertShare(name=name, score=score, share=score / total)
-            for name, score in tag.expert_scores.items()
-        ],
-        spans=[
-            schemas.ExplainedSpan(
-                start=span.start, end=span.end, text=span.text, weight=span.weight, expert=expert
-            )
-            for expert, spans in parts
-            for span in spans
-        ],
     )
 
 

@@ -88,7 +88,8 @@ class ExpertShare(BaseModel):
 
     name: str
     score: float = Field(description="Probability by this expert alone.")
-    share: float = Field(description="Share of the evidence for the tag, from 0 to 1.")
+    log_odds: float = Field(description="Contribution to the tag's combined log-odds.")
+    share: float = Field(description="Share of all contributions; below 0 against the tag.")
 
 
 class ExplainedSpan(BaseModel):
@@ -97,8 +98,8 @@ class ExplainedSpan(BaseModel):
     start: int
     end: int
     text: str
-    weight: float
-    expert: str
+    weight: float = Field(description="Share of the expert's evidence for the tag.")
+    expert: str = Field(description="The expert whose evidence it is; `all` for the whole model.")
 
 
 class ExplainedTag(Tag):
