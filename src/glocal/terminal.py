@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from glocal.config.durations import format_seconds
@@ -119,12 +118,7 @@ class TrainingProgress(TrainListener):
     def __enter__(self) -> TrainingProgress:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._take_down()
 
     def on_start(self, info: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from glocal.cli.options import Labels, Reading, reads_files
+from glocal.cli.parameters import argument, option
 from glocal.cli.studies import Study, Train, read_splits, runs_study
 
 app = typer.Typer()
@@ -16,18 +17,15 @@ app = typer.Typer()
 @reads_files
 @runs_study
 def ablate(
-    table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="A table's name, or a path ending in .toml.")
-    ],
+    table: Annotated[str, argument("A table's name, or a path ending in .toml.", metavar="TABLE")],
     train: Train,
     *,
     labels: Labels = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only the variant of this name; may be repeated.")
+        list[str] | None, option("Only the variant of this name; may be repeated.")
     ] = None,
     seeds: Annotated[
-        str | None,
-        typer.Option(help="Train every variant from each seed, such as 0,1,2; tables show means."),
+        str | None, option("Train every variant from each seed, such as 0,1,2; tables show means.")
     ] = None,
     study: Study,
     reading: Reading,

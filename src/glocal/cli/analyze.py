@@ -18,6 +18,7 @@ from glocal.cli.options import (
     reads_files,
     split_models_and_file,
 )
+from glocal.cli.parameters import argument, option
 from glocal.cli.studies import (
     Plots,
     Study,
@@ -48,12 +49,9 @@ def layers(
     train: Train,
     *,
     second_expert: Annotated[
-        bool,
-        typer.Option("--second-expert", help="Sweep D-n and A-n as ME-XML's second expert."),
+        bool, option("Sweep D-n and A-n as ME-XML's second expert.", "--second-expert")
     ] = False,
-    only: Annotated[
-        str | None, typer.Option("--layers", help="Only these layers, such as 0,1,6.")
-    ] = None,
+    only: Annotated[str | None, option("Only these layers, such as 0,1,6.", "--layers")] = None,
     study: Study,
     reading: Reading,
 ) -> None:
@@ -87,22 +85,17 @@ def layers(
 def bands(
     paths: Annotated[
         list[str],
-        typer.Argument(
-            metavar="MODEL [MODEL2] FILE", help="One or two model directories, and labelled texts."
+        argument(
+            "One or two model directories, and labelled texts.", metavar="MODEL [MODEL2] FILE"
         ),
     ],
     *,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for tables and plots.")
-    ] = None,
+    out: Annotated[Path | None, option("Folder for tables and plots.", "--out", "-o")] = None,
     band_ranges: Annotated[
-        str | None,
-        typer.Option("--bands", help="Frequency bands, such as few=1-20,medium=21-100,many=101-."),
+        str | None, option("Frequency bands, such as few=1-20,medium=21-100,many=101-.", "--bands")
     ] = None,
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Cut-off of the scores.")] = 5,
-    experts: Annotated[
-        bool, typer.Option("--experts", help="Also show each expert of each model.")
-    ] = False,
+    k: Annotated[int, option("Cut-off of the scores.", "--k", "-k", min=1)] = 5,
+    experts: Annotated[bool, option("Also show each expert of each model.", "--experts")] = False,
     plots: Plots = True,
     as_json: AsJson = False,
     batch_size: BatchSize = 64,

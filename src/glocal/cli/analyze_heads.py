@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from glocal.cli import console
 from glocal.cli.options import AsJson
+from glocal.cli.parameters import option
 from glocal.cli.studies import Plots, note_files, prepare_plots, show
 from glocal.errors import ConfigError
 
@@ -17,22 +16,16 @@ def heads(
     *,
     labels: Annotated[
         str | None,
-        typer.Option(
-            metavar="N,N,…", help="Numbers of labels.", show_default="six from 3,956 to 670,091"
-        ),
+        option("Numbers of labels.", metavar="N,N,…", show_default="six from 3,956 to 670,091"),
     ] = None,
-    width: Annotated[int, typer.Option(min=8, help="Width of the document vectors.")] = 384,
-    batch_size: Annotated[int, typer.Option(min=1, help="Texts in a step.")] = 32,
-    q: Annotated[float, typer.Option(min=1.0, help="Factor by which each tail narrows.")] = 2.0,
-    repeats: Annotated[
-        int, typer.Option(min=1, help="Measurements per layer; the median is shown.")
-    ] = 5,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for tables and plots.")
-    ] = None,
+    width: Annotated[int, option("Width of the document vectors.", min=8)] = 384,
+    batch_size: Annotated[int, option("Texts in a step.", min=1)] = 32,
+    q: Annotated[float, option("Factor by which each tail narrows.", min=1.0)] = 2.0,
+    repeats: Annotated[int, option("Measurements per layer; the median is shown.", min=1)] = 5,
+    out: Annotated[Path | None, option("Folder for tables and plots.", "--out", "-o")] = None,
     plots: Plots = True,
     as_json: AsJson = False,
-    device: Annotated[str, typer.Option(help="Where to compute: cpu or cuda.")] = "cpu",
+    device: Annotated[str, option("Where to compute: cpu or cuda.")] = "cpu",
 ) -> None:
     """Measure parameters, time and memory of flat and clustered output layers.
 

@@ -11,6 +11,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.options import AsJson, Reading, check_folder, reads_files
+from glocal.cli.parameters import argument, option
 from glocal.cli.studies import job_view, read_splits, show
 
 if TYPE_CHECKING:
@@ -19,39 +20,32 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-Threads = Annotated[
-    int | None,
-    typer.Option(min=1, help="Threads each may use.", show_default="all cores"),
-]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed of the baselines.")]
+Threads = Annotated[int | None, option("Threads each may use.", min=1, show_default="all cores")]
+Seed = Annotated[int, option("Random seed of the baselines.", min=0)]
 
 
 @app.command()
 @reads_files
 def baseline(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Name of the baseline; without it they are listed."),
+        str | None, argument("Name of the baseline; without it they are listed.", metavar="NAME")
     ] = None,
-    train: Annotated[
-        str | None, typer.Argument(metavar="TRAIN", help="Training texts with labels.")
-    ] = None,
+    train: Annotated[str | None, argument("Training texts with labels.", metavar="TRAIN")] = None,
     test: Annotated[
-        str | None, typer.Argument(metavar="TEST", help="Texts with labels to measure on.")
+        str | None, argument("Texts with labels to measure on.", metavar="TEST")
     ] = None,
     *,
     dev: Annotated[
-        str | None, typer.Option(help="Further texts to predict, such as to choose weights on.")
+        str | None, option("Further texts to predict, such as to choose weights on.")
     ] = None,
     matched: Annotated[
-        bool, typer.Option("--matched", help="Use the matched setting, not the default.")
+        bool, option("Use the matched setting, not the default.", "--matched")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder to keep predictions and results in.")
+        Path | None, option("Folder to keep predictions and results in.", "--out", "-o")
     ] = None,
     against: Annotated[
-        Path | None,
-        typer.Option(help="The --out of another run on the same TEST, to compare with."),
+        Path | None, option("The --out of another run on the same TEST, to compare with.")
     ] = None,
     threads: Threads = None,
     seed: Seed = 0,

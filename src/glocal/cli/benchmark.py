@@ -19,6 +19,7 @@ from glocal.cli.options import (
     check_folder,
     reads_files,
 )
+from glocal.cli.parameters import argument, option
 from glocal.cli.studies import fail_if_any, job_view, note_files, read_splits, show
 from glocal.errors import ConfigError
 
@@ -30,34 +31,30 @@ _NAMES = "names separated by commas"
 @app.command()
 @reads_files
 def benchmark(
-    train: Annotated[
-        str | None, typer.Argument(metavar="TRAIN", help="Training texts with labels.")
-    ] = None,
+    train: Annotated[str | None, argument("Training texts with labels.", metavar="TRAIN")] = None,
     dev: Annotated[
-        str | None, typer.Argument(metavar="DEV", help="Texts to choose a recipe's weights on.")
+        str | None, argument("Texts to choose a recipe's weights on.", metavar="DEV")
     ] = None,
-    test: Annotated[str | None, typer.Argument(metavar="TEST", help="Texts to measure on.")] = None,
+    test: Annotated[str | None, argument("Texts to measure on.", metavar="TEST")] = None,
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The results folder.")],
+    out: Annotated[Path, option("The results folder.", "--out", "-o")],
     recipes: Annotated[
-        str | None,
-        typer.Option(help=f"Recipes: {_NAMES}, or none.", show_default="all that fit any data"),
+        str | None, option(f"Recipes: {_NAMES}, or none.", show_default="all that fit any data")
     ] = None,
     baselines: Annotated[
-        str | None,
-        typer.Option(help=f"Baselines: {_NAMES}, or none.", show_default="all installed"),
+        str | None, option(f"Baselines: {_NAMES}, or none.", show_default="all installed")
     ] = None,
-    only: Annotated[str | None, typer.Option(help=f"Only these rows: {_NAMES}.")] = None,
+    only: Annotated[str | None, option(f"Only these rows: {_NAMES}.")] = None,
     override: Override = None,
     labels: Labels = None,
     metric: Annotated[
-        str, typer.Option(help="Metric that orders the rows and is plotted and compared.")
+        str, option("Metric that orders the rows and is plotted and compared.")
     ] = "nDCG@5",
     report_only: Annotated[
-        bool, typer.Option("--report-only", help="Write the page again from finished rows.")
+        bool, option("Write the page again from finished rows.", "--report-only")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Measure again what was done before at --out.")
+        bool, option("Measure again what was done before at --out.", "--overwrite")
     ] = False,
     threads: Threads = None,
     seed: Seed = 0,

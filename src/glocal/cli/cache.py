@@ -8,6 +8,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.options import AsJson
+from glocal.cli.parameters import argument
 
 if TYPE_CHECKING:
     from glocal.data.cache_contents import CacheEntry
@@ -39,7 +40,7 @@ def show(*, as_json: AsJson = False) -> None:
 def clear(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FOLDER", help="Folders of the cache; all of them by default."),
+        argument("Folders of the cache; all of them by default.", metavar="FOLDER"),
     ] = None,
     *,
     as_json: AsJson = False,

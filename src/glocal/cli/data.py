@@ -11,6 +11,7 @@ import typer
 from glocal.cli import console
 from glocal.cli.corpora import read_labels_file
 from glocal.cli.options import AsJson, Bands, Labels, Reading, check_folder, reads_files
+from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 @app.command()
 @reads_files
 def inspect(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Files; the first holds training texts.")
-    ],
+    files: Annotated[list[str], argument("Files; the first holds training texts.", metavar="FILE")],
     *,
     bands: Bands = None,
     labels: Labels = None,
@@ -64,19 +63,17 @@ def inspect(
 @app.command()
 @reads_files
 def split(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to split.")],
+    file: Annotated[str, argument("The file to split.", metavar="FILE")],
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the parts.")],
+    out: Annotated[Path, option("Folder for the parts.", "--out", "-o")],
     fractions: Annotated[
-        str, typer.Option(help="Shares of train, dev and test, or of train and test.")
+        str, option("Shares of train, dev and test, or of train and test.")
     ] = "0.8,0.1,0.1",
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    seed: Annotated[int, option("Random seed.")] = 0,
     output_format: Annotated[
-        str, typer.Option("--to", help="Format of the parts: jsonl, jsonl.gz or parquet.")
+        str, option("Format of the parts: jsonl, jsonl.gz or parquet.", "--to")
     ] = "jsonl",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", "--force", help="Replace existing parts.")
-    ] = False,
+    overwrite: Annotated[bool, option("Replace existing parts.", "--overwrite", "--force")] = False,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:

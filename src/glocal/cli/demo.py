@@ -17,6 +17,7 @@ import typer
 from glocal.cli import console
 from glocal.cli.explain import expert_titles, show_explanations
 from glocal.cli.options import AsJson, Device, Override, RecipeName
+from glocal.cli.parameters import option
 
 if TYPE_CHECKING:
     from glocal.data.builtin import BuiltinData
@@ -45,17 +46,15 @@ NEXT = """Next:
 @app.command()
 def demo(
     *,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Model directory to write.")] = OUT,
+    out: Annotated[Path, option("Model directory to write.", "--out", "-o")] = OUT,
     recipe: RecipeName = "demo",
     override: Override = None,
     texts: Annotated[
-        int, typer.Option(min=1, help="Training texts used; there are about 58,000.")
+        int, option("Training texts used; there are about 58,000.", min=1)
     ] = TRAIN_TEXTS,
-    baseline: Annotated[bool, typer.Option(help="Also train the TF-IDF linear baseline.")] = True,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted demo.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model at --out.")
-    ] = False,
+    baseline: Annotated[bool, option("Also train the TF-IDF linear baseline.")] = True,
+    resume: Annotated[bool, option("Continue an interrupted demo.", "--resume")] = False,
+    overwrite: Annotated[bool, option("Replace a model at --out.", "--overwrite")] = False,
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:

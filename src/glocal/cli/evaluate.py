@@ -18,6 +18,7 @@ from glocal.cli.options import (
     reads_files,
     split_models_and_file,
 )
+from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,34 +37,29 @@ app = typer.Typer()
 def evaluate(
     paths: Annotated[
         list[str],
-        typer.Argument(
-            metavar="MODEL [MODEL2] FILE", help="One or two model directories, and labelled texts."
+        argument(
+            "One or two model directories, and labelled texts.", metavar="MODEL [MODEL2] FILE"
         ),
     ],
     *,
     train: Annotated[
-        str | None,
-        typer.Option(help="Training texts: also score without the near-duplicates of these."),
+        str | None, option("Training texts: also score without the near-duplicates of these.")
     ] = None,
     bands: Bands = None,
-    k: Annotated[
-        str, typer.Option("--k", "-k", help="Cut-offs of the metrics, such as 1,3,5.")
-    ] = "1,3,5",
+    k: Annotated[str, option("Cut-offs of the metrics, such as 1,3,5.", "--k", "-k")] = "1,3,5",
     threshold: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="Probability from which a label counts as predicted."),
+        float, option("Probability from which a label counts as predicted.", min=0, max=1)
     ] = 0.5,
     within_bands: Annotated[
         bool,
-        typer.Option(
-            "--within-bands",
-            help="Also rank the labels of each band among themselves, including unseen ones "
+        option(
+            "Also rank the labels of each band among themselves, including unseen ones "
             "(bands few=1-50,frequent=51- unless --bands is given).",
+            "--within-bands",
         ),
     ] = False,
     more_gold: Annotated[
-        str | None,
-        typer.Option(help="Texts of another split, whose labels also compete within bands."),
+        str | None, option("Texts of another split, whose labels also compete within bands.")
     ] = None,
     as_json: AsJson = False,
     batch_size: BatchSize = 64,

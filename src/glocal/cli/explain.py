@@ -15,6 +15,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.options import AsJson, Device, Model, TopK, choose_k, given_text
+from glocal.cli.parameters import argument, option
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -40,15 +41,12 @@ CONTEXT = 40  # characters shown on either side of a word in a longer text
 @app.command()
 def explain(
     model: Model,
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="The text, or - to read it from stdin.")
-    ],
+    text: Annotated[str, argument("The text, or - to read it from stdin.", metavar="TEXT")],
     *,
     k: TopK = None,
-    words: Annotated[int, typer.Option(min=1, help="Words shown for each label.")] = 8,
+    words: Annotated[int, option("Words shown for each label.", min=1)] = 8,
     html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a report that any browser can open."),
+        Path | None, option("Write a report that any browser can open.", metavar="FILE")
     ] = None,
     as_json: AsJson = False,
     device: Device = "auto",

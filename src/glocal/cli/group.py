@@ -21,6 +21,7 @@ from typer.main import get_command
 
 from glocal._version import __version__
 from glocal.cli import console, failures
+from glocal.cli.parameters import option
 from glocal.control_characters import escape
 
 # In the order of `glocal --help`: from data to tags.
@@ -117,11 +118,11 @@ class LazyGroup(TyperGroup):
         command.params = [p for p in command.params if p.name not in COMPLETION_OPTIONS]
         for parameter in command.params:
             _name_value(parameter)
-        for option in self.params:
-            if option.name in REPEATED_OPTIONS and not own.intersection(option.opts):
-                repeated: Any = copy.copy(option)
+        for shared in self.params:
+            if shared.name in REPEATED_OPTIONS and not own.intersection(shared.opts):
+                repeated: Any = copy.copy(shared)
                 repeated.expose_value, repeated.callback = False, _apply
-                repeated.hidden = option.name in HIDDEN_OPTIONS
+                repeated.hidden = shared.name in HIDDEN_OPTIONS
                 command.params.append(repeated)
         for name, inner in getattr(command, "commands", {}).items():
             self._complete(inner, f"{words} {name}")
@@ -174,27 +175,16 @@ def _show_version(value: bool) -> None:
 @app.callback()
 def options(
     *,
-    debug: Annotated[
-        bool, typer.Option("--debug", envvar="GLOCAL_DEBUG", help="Show tracebacks.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also print details on stderr.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON to stdout instead of tables.")
-    ] = False,
+    debug: Annotated[bool, option("Show tracebacks.", "--debug", envvar="GLOCAL_DEBUG")] = False,
+    quiet: Annotated[bool, option("Only warnings and errors on stderr.", "--quiet", "-q")] = False,
+    verbose: Annotated[bool, option("Also print details on stderr.", "--verbose", "-v")] = False,
+    as_json: Annotated[bool, option("Print JSON to stdout instead of tables.", "--json")] = False,
     threads: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="CPU threads to use.", show_default="all cores"),
+        int | None, option("CPU threads to use.", min=1, metavar="N", show_default="all cores")
     ] = None,
     _version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-        ),
+        option("Show the version and exit.", "--version", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
     """Tag texts with the right few labels out of thousands to millions."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Any
 
 from glocal.cli import console
@@ -38,13 +37,8 @@ class JobProgress(TrainingProgress, JobListener):
             self.last = time.monotonic()
             console.note(text)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)
         if self.status is not None:
             self.status.stop()
 

@@ -10,29 +10,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from glocal.cli import console
+from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError, DataError
 
 DEFAULT_K = 5
 
 Model = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A model directory, as `glocal train` writes it.")
+    Path, argument("A model directory, as `glocal train` writes it.", metavar="MODEL")
 ]
 Override = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", "-s", metavar="SECTION.KEY=VALUE", help="Change one setting; may be repeated."
-    ),
+    option("Change one setting; may be repeated.", "--set", "-s", metavar="SECTION.KEY=VALUE"),
 ]
-Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.", show_default=True)]
-BatchSize = Annotated[int, typer.Option(min=1, help="Texts computed at a time.")]
+Device = Annotated[str, option("Device: auto, cpu, cuda or cuda:N.", show_default=True)]
+BatchSize = Annotated[int, option("Texts computed at a time.", min=1)]
 AsJson = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Print JSON to stdout instead of tables.",
         "--json",
-        help="Print JSON to stdout instead of tables.",
         callback=lambda value: value or console.settings.as_json,
     ),
 ]
@@ -46,33 +43,27 @@ def _complete_recipe(incomplete: str) -> list[str]:
 
 RecipeName = Annotated[
     str,
-    typer.Option(
+    option(
+        "Recipe name (`glocal recipes` lists them), or a path ending in .toml.",
         "--recipe",
         "-r",
         metavar="NAME",
-        help="Recipe name (`glocal recipes` lists them), or a path ending in .toml.",
         autocompletion=_complete_recipe,
     ),
 ]
 RecipeArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME",
-        help="Recipe name, or a path ending in .toml.",
-        autocompletion=_complete_recipe,
+    argument(
+        "Recipe name, or a path ending in .toml.", metavar="NAME", autocompletion=_complete_recipe
     ),
 ]
 TopK = Annotated[
-    int | None,
-    typer.Option("--k", "-k", metavar="N", min=1, help="Labels for each text.", show_default="5"),
+    int | None, option("Labels for each text.", "--k", "-k", metavar="N", min=1, show_default="5")
 ]
 Labels = Annotated[
-    str | None,
-    typer.Option("--labels", help="Label table (JSONL, CSV, …) or SKOS vocabulary (.ttl, …)."),
+    str | None, option("Label table (JSONL, CSV, …) or SKOS vocabulary (.ttl, …).", "--labels")
 ]
-Bands = Annotated[
-    str | None, typer.Option(help="Frequency bands, such as few=1-20,medium=21-100,many=101-.")
-]
+Bands = Annotated[str | None, option("Frequency bands, such as few=1-20,medium=21-100,many=101-.")]
 
 Reading = dict[str, Any]  # options of `glocal.data.readers.read_corpus`
 
@@ -80,18 +71,13 @@ Reading = dict[str, Any]  # options of `glocal.data.readers.read_corpus`
 def _reading(
     *,
     skip_bad_rows: Annotated[
-        bool,
-        typer.Option("--skip-bad-rows", help="Skip rows that cannot be used, and list them."),
+        bool, option("Skip rows that cannot be used, and list them.", "--skip-bad-rows")
     ] = False,
-    format: Annotated[
-        str, typer.Option(help="File format [default: detected]", show_default=False)
-    ] = "auto",
-    text_field: Annotated[str, typer.Option(help="Field or column with the text.")] = "text",
-    labels_field: Annotated[str, typer.Option(help="Field or column with the labels.")] = "labels",
-    id_field: Annotated[str, typer.Option(help="Field or column with the id.")] = "id",
-    label_separator: Annotated[
-        str, typer.Option(help="Separator between labels in one string.")
-    ] = ";",
+    format: Annotated[str, option("File format [default: detected]", show_default=False)] = "auto",
+    text_field: Annotated[str, option("Field or column with the text.")] = "text",
+    labels_field: Annotated[str, option("Field or column with the labels.")] = "labels",
+    id_field: Annotated[str, option("Field or column with the id.")] = "id",
+    label_separator: Annotated[str, option("Separator between labels in one string.")] = ";",
 ) -> Reading:
     """Return the options of how files are read."""
     return locals()

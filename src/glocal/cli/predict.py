@@ -21,6 +21,7 @@ from glocal.cli.options import (
     choose_k,
     reads_files,
 )
+from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ TABLE = "table"
 
 To = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Format of the tags: jsonl, csv, tsv, parquet or table.",
         metavar="FORMAT",
-        help="Format of the tags: jsonl, csv, tsv, parquet or table.",
         show_default="by the file's ending; jsonl on stdout, a table on a terminal",
     ),
 ]
@@ -45,35 +46,31 @@ To = Annotated[
 def predict(
     model: Model,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Texts to tag; - for stdin.", show_default="-")
+        str, argument("Texts to tag; - for stdin.", metavar="FILE", show_default="-")
     ] = "-",
     *,
     k: TopK = None,
-    threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Lowest probability of a tag.")
-    ] = 0.0,
+    threshold: Annotated[float, option("Lowest probability of a tag.", min=0, max=1)] = 0.0,
     only: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Label ids to choose from, one on each line."),
+        str | None, option("Label ids to choose from, one on each line.", metavar="FILE")
     ] = None,
     exclude: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Label ids never to predict, one on each line."),
+        str | None, option("Label ids never to predict, one on each line.", metavar="FILE")
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "File for the tags, ending in .jsonl, .csv, .tsv (also with .gz) or .parquet.",
             "--output",
             "-o",
             metavar="FILE",
-            help="File for the tags, ending in .jsonl, .csv, .tsv (also with .gz) or .parquet.",
             show_default="stdout",
         ),
     ] = None,
     to: To = None,
-    names: Annotated[bool, typer.Option(help="Add the name of each label to its id.")] = True,
+    names: Annotated[bool, option("Add the name of each label to its id.")] = True,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first row that cannot be used.")
+        bool, option("Stop at the first row that cannot be used.", "--strict")
     ] = False,
     as_json: AsJson = False,
     batch_size: BatchSize = 64,

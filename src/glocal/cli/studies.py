@@ -12,6 +12,7 @@ import typer
 from glocal.cli import console
 from glocal.cli.corpora import read_file
 from glocal.cli.options import AsJson, BatchSize, Device, Override, adds_options, check_folder
+from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from glocal.lab.variant_tables import VariantTable
     from glocal.table import Table
 
-Train = Annotated[str, typer.Argument(metavar="TRAIN", help="Training texts with labels.")]
-Plots = Annotated[bool, typer.Option("--plots/--no-plots", help="Whether to draw plots.")]
+Train = Annotated[str, argument("Training texts with labels.", metavar="TRAIN")]
+Plots = Annotated[bool, option("Whether to draw plots.", "--plots/--no-plots")]
 
 
 @dataclass(frozen=True)
@@ -94,29 +95,21 @@ class Study:
 
 def _study(
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for models, results, tables and plots.")
-    ],
-    dev: Annotated[
-        str | None, typer.Option(help="Texts to choose each variant's best weights on.")
-    ] = None,
-    test: Annotated[
-        str | None, typer.Option(help="Texts to measure on [default: the dev texts]")
-    ] = None,
-    recipe: Annotated[
-        str | None, typer.Option("--recipe", "-r", help="Another recipe to start from.")
-    ] = None,
+    out: Annotated[Path, option("Folder for models, results, tables and plots.", "--out", "-o")],
+    dev: Annotated[str | None, option("Texts to choose each variant's best weights on.")] = None,
+    test: Annotated[str | None, option("Texts to measure on [default: the dev texts]")] = None,
+    recipe: Annotated[str | None, option("Another recipe to start from.", "--recipe", "-r")] = None,
     override: Override = None,
-    parallel: Annotated[int, typer.Option(min=1, help="Variants trained at the same time.")] = 1,
+    parallel: Annotated[int, option("Variants trained at the same time.", min=1)] = 1,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Train again what was done before at --out.")
+        bool, option("Train again what was done before at --out.", "--overwrite")
     ] = False,
     reuse: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Copy results of the same settings and texts from the --out of another study; "
+        option(
+            "Copy results of the same settings and texts from the --out of another study; "
             "may be repeated.",
+            metavar="FOLDER",
         ),
     ] = None,
     plots: Plots = True,

@@ -24,6 +24,7 @@ from glocal.cli.options import (
     parse_ks,
     reads_files,
 )
+from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -42,26 +43,20 @@ SHOWN = 8  # rows of a table, and entries of a cell, that are shown without --al
 @reads_files
 def teacher(
     source: Annotated[
-        str,
-        typer.Argument(metavar="MODEL_OR_FILE", help="A model with a teacher, or training texts."),
+        str, argument("A model with a teacher, or training texts.", metavar="MODEL_OR_FILE")
     ],
     text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="The text, or - to read it from stdin.")
+        str | None, argument("The text, or - to read it from stdin.", metavar="TEXT")
     ] = None,
     *,
     recall: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Labelled texts: how many of their labels are found."),
+        str | None, option("Labelled texts: how many of their labels are found.", metavar="FILE")
     ] = None,
-    ks: Annotated[
-        str, typer.Option("--k", "-k", help="Numbers of neighbours for --recall.")
-    ] = DEFAULT_KS,
+    ks: Annotated[str, option("Numbers of neighbours for --recall.", "--k", "-k")] = DEFAULT_KS,
     recipe: RecipeName = "treaderxml",
     override: Override = None,
     labels: Labels = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show every neighbour, vote and parent.")
-    ] = False,
+    everything: Annotated[bool, option("Show every neighbour, vote and parent.", "--all")] = False,
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:

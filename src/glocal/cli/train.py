@@ -12,6 +12,7 @@ import typer
 from glocal.cli import console
 from glocal.cli.corpora import read_file, read_labels_file
 from glocal.cli.options import AsJson, Device, Labels, Override, Reading, RecipeName, reads_files
+from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,37 +24,28 @@ app = typer.Typer()
 @app.command()
 @reads_files
 def train(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Training texts with labels.")],
+    files: Annotated[list[str], argument("Training texts with labels.", metavar="FILE")],
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Model directory to write.")
-    ],
+    out: Annotated[Path, option("Model directory to write.", "--out", "-o", metavar="DIR")],
     recipe: RecipeName = "auto",
     override: Override = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Random seed.", show_default="the recipe's")
-    ] = None,
+    seed: Annotated[int | None, option("Random seed.", min=0, show_default="the recipe's")] = None,
     epochs: Annotated[
-        int | None,
-        typer.Option(min=0, help="Passes over the training texts.", show_default="the recipe's"),
+        int | None, option("Passes over the training texts.", min=0, show_default="the recipe's")
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Time limit, such as 90s, 10m or 2h; trains fewer epochs to meet it.",
+        option(
+            "Time limit, such as 90s, 10m or 2h; trains fewer epochs to meet it.", metavar="TIME"
         ),
     ] = None,
     dev: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Texts to choose the best weights and calibrate on."),
+        str | None, option("Texts to choose the best weights and calibrate on.", metavar="FILE")
     ] = None,
     labels: Labels = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the interrupted run at --out.")
-    ] = False,
+    resume: Annotated[bool, option("Continue the interrupted run at --out.", "--resume")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the model or unfinished run at --out.")
+        bool, option("Replace the model or unfinished run at --out.", "--overwrite")
     ] = False,
     as_json: AsJson = False,
     device: Device = "auto",
