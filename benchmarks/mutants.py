@@ -125,6 +125,7 @@ class Mutant:
 
     @property
     def module(self) -> str:
+        """Its module's name."""
         return "glocal." + ".".join(self.path.relative_to(SOURCE).with_suffix("").parts)
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Group
 
 Cell = str | int | float | None
 Style = Literal["text", "count", "share", "points", "number"]
@@ -54,26 +54,28 @@ class Table:
         rows = [tuple(record.get(name) for name in names) for record in records]
         return cls(title, columns("number", *names), rows)
 
-    def __rich__(self) -> RichTable:
+    def __rich__(self) -> Group:
         """Draw it for the terminal; `console.print(table)` of rich calls this."""
         from rich import box
+        from rich.console import Group
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        title, note = Text(self.title, "table.title"), Text(self.note, "table.caption")
-        table = RichTable(title=title or None, caption=note or None, box=box.SIMPLE_HEAD)
-        table.title_justify = table.caption_justify = "left"
-        for column in self.columns:
+        table = RichTable(box=box.SIMPLE_HEAD)
+        for place, column in enumerate(self.columns):
             is_text = column.style == "text"
             justify: Any = "left" if is_text else "right"
-            table.add_column(Text(column.name), justify=justify, no_wrap=not is_text)
+            kept = not (is_text and place)  # on one line
+            table.add_column(Text(column.name), justify=justify, overflow="fold", no_wrap=kept)
         named = [column.style == "text" for column in self.columns[:2]] == [True, True]
         previous = ""
         for first, *rest in self._written(decimals=1):
             # Where a second column names the rows too, the first name stands once above them.
             table.add_row(*map(Text, ["" if named and first == previous else first, *rest]))
             previous = first
-        return table
+        # Not as the table's own title and caption, which are wrapped at its width.
+        title, note = Text(self.title, "table.title"), Text(self.note, "table.caption")
+        return Group(*(part for part in (title, table, note) if part))
 
     def markdown(self) -> str:
         """Draw it as Markdown: the title in bold, the table, and the note."""

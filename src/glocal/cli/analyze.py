@@ -27,7 +27,6 @@ from glocal.cli.studies import (
     prepare_plots,
     read_splits,
     runs_study,
-    show,
 )
 from glocal.errors import ConfigError
 
@@ -122,7 +121,7 @@ def bands(
 
     result = BandComparison(_series(reports, experts=experts), k=k, source=file)
     written = [] if out is None else result.write(out, plots=plots)
-    show(result.tables(), result.to_dict(), as_json=as_json)
+    console.show(result.to_dict(), result.tables(), as_json=as_json)
     note_files(written)
 
 

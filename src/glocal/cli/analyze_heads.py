@@ -8,7 +8,7 @@ from typing import Annotated
 from glocal.cli import console
 from glocal.cli.options import AsJson
 from glocal.cli.parameters import option
-from glocal.cli.studies import Plots, note_files, prepare_plots, show
+from glocal.cli.studies import Plots, note_files, prepare_plots
 from glocal.errors import ConfigError
 
 
@@ -47,7 +47,7 @@ def heads(
             progress=progress,
         )
     written = [] if out is None else result.write(out, plots=plots)
-    show(result.tables(), result.to_dict(), as_json=as_json)
+    console.show(result.to_dict(), result.tables(), as_json=as_json)
     note_files(written)
 
 

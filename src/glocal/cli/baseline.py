@@ -12,7 +12,7 @@ import typer
 from glocal.cli import console
 from glocal.cli.options import AsJson, Reading, check_folder, reads_files
 from glocal.cli.parameters import argument, option
-from glocal.cli.studies import job_view, read_splits, show
+from glocal.cli.studies import job_view, read_splits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,12 +62,13 @@ def baseline(
         _list(as_json=as_json)
         return
     from glocal.errors import ConfigError
-    from glocal.lab.benchmark_page import comparison_table, cost_table, quality_tables
+    from glocal.lab.benchmark_page import cost_table, quality_tables
     from glocal.lab.experiment.document_scores import compare_folders, load_document_scores
     from glocal.lab.experiment.jobs import Conditions, Job
     from glocal.lab.experiment.methods import baseline_method
     from glocal.lab.experiment.runner import Runner
     from glocal.lab.machine import usable_cores
+    from glocal.predict.report_tables import comparison_table
 
     method = baseline_method(name, matched=matched, seed=seed)
     if train is None or test is None:
@@ -92,7 +93,7 @@ def baseline(
     if against is not None:
         document["comparison"] = {metric: found.to_dict() for metric, found in compared.items()}
         tables.append(comparison_table(compared.items(), f"{row.title} minus {against}"))
-    show([*tables, cost_table([row])], document, as_json=as_json)
+    console.show(document, [*tables, cost_table([row])], as_json=as_json)
     if out is not None:
         console.note(f"Predictions and results are in {out}.")
 
@@ -128,7 +129,7 @@ def _list(*, as_json: bool) -> None:
                 "matched": dict(spec.matched),
             }
         )
-    show([table], document, as_json=as_json)
+    console.show(document, [table], as_json=as_json)
     if as_json:
         return
     if not all(spec.version for spec in BASELINES.values()):

@@ -20,7 +20,7 @@ from glocal.cli.options import (
     reads_files,
 )
 from glocal.cli.parameters import argument, option
-from glocal.cli.studies import fail_if_any, job_view, note_files, read_splits, show
+from glocal.cli.studies import fail_if_any, job_view, note_files, read_splits
 from glocal.errors import ConfigError
 
 app = typer.Typer()
@@ -112,7 +112,7 @@ def _write_page(out: Path, metric: str, *, as_json: bool) -> None:
 
     page = ResultsPage(out, metric=metric)
     note_files(page.write())
-    show(page.short_tables(), page.to_dict(), as_json=as_json)
+    console.show(page.to_dict(), page.short_tables(), as_json=as_json)
 
 
 def _names(text: str | None) -> list[str] | None:

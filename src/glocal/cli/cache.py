@@ -9,6 +9,7 @@ import typer
 from glocal.cli import console
 from glocal.cli.options import AsJson
 from glocal.cli.parameters import argument
+from glocal.table import Table, columns
 
 if TYPE_CHECKING:
     from glocal.data.cache_contents import CacheEntry
@@ -26,13 +27,12 @@ def show(*, as_json: AsJson = False) -> None:
     from glocal.data.cache_contents import cache_contents
 
     folder, entries = cache_dir(create=False), cache_contents()
-    if as_json:
-        console.print_json({"folder": str(folder), "entries": list(map(_as_dict, entries))})
-        return
-    rows = [(e.name, e.about, f"{e.n_entries:,}", format_bytes(e.n_bytes)) for e in entries]
+    rows = [(e.name, e.about, e.n_entries, format_bytes(e.n_bytes)) for e in entries]
     total = format_bytes(sum(entry.n_bytes for entry in entries))
-    columns = ("folder", "about", "entries", "size")
-    console.print_table(str(folder), columns, [*rows, ("all", "", "", total)], text_columns=2)
+    heads = [*columns("text", "folder", "about"), *columns("count", "entries", "size")]
+    document = {"folder": str(folder), "entries": list(map(_as_dict, entries))}
+    table = Table(str(folder), heads, [*rows, ("all", "", "", total)])
+    console.show(document, [table], as_json=as_json)
     console.note("Set GLOCAL_CACHE to keep it elsewhere; `glocal cache clear` empties it.")
 
 

@@ -16,7 +16,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ from glocal.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from glocal.table import Table
 
 PIPE_WIDTH = 100  # columns of a table that does not go to a terminal
 
@@ -96,38 +98,13 @@ def print_json(document: Any) -> None:
     sys.stdout.write(f"{escape_json(text)}\n")
 
 
-def print_table(
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    text_columns: int = 1,
-    note: str = "",
-) -> None:
-    """Print a table to stdout.
-
-    Args:
-        title: The line above it.
-        columns: The heading of each column.
-        rows: The cells of each row.
-        text_columns: How many columns, from the left, hold text; the others are right-aligned.
-        note: The line below it.
-    """
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number < text_columns else "right",
-                         overflow="fold", no_wrap=number == 0)  # fmt: skip
-    for row in rows:
-        table.add_row(*row)
-    # Not as the table's own title and caption, which are wrapped at its width.
-    if title:
-        stdout().print(title, style="italic")
-    stdout().print(table)
-    if note:
-        stdout().print(note, style="dim")
+def show(document: Any, tables: Iterable[Table], *, as_json: bool) -> None:
+    """Print the document as JSON, or else the tables that show it."""
+    if as_json:
+        print_json(document)
+        return
+    for table in tables:
+        stdout().print(table)
 
 
 def note(text: str) -> None:

@@ -13,9 +13,10 @@ from glocal.cli.corpora import read_labels_file
 from glocal.cli.options import AsJson, Bands, Labels, Reading, check_folder, reads_files
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
+from glocal.table import Column, Table, columns
 
 if TYPE_CHECKING:
-    from glocal.data.inspect import Distribution, InspectReport, SplitReport
+    from glocal.data.inspect import InspectReport, SplitReport
 
 app = typer.Typer(name="data", help="Inspect data files and split them.", no_args_is_help=True)
 
@@ -122,17 +123,18 @@ def _check_targets(paths: list[Path], *, overwrite: bool) -> None:
 
 def _show(report: InspectReport) -> None:
     out, train = console.stdout(), report.splits[0]
-    _show_counts(report)
+    out.print(_counts(report))
     for name, split in zip(_short_names(report), report.splits, strict=True):
-        _show_lengths(name, split)
+        out.print(_lengths(name, split))
     if train.curve:
-        rows = [(name, f"{n:,}", f"{n / train.n_labels:.1%}") for name, n in train.bands.items()]
-        console.print_table("Frequency bands", ("band", "labels", "share"), rows)
+        heads = [Column("band", "text"), Column("labels", "count"), Column("share, %", "share")]
+        rows = [(name, n, n / train.n_labels) for name, n in train.bands.items()]
+        out.print(Table("Frequency bands", heads, rows))
     if len(train.curve) > 1:
         out.print("Label frequencies: number of texts by rank, both logarithmic")
         out.print(_plot(train.curve))
     if report.overlaps:
-        _show_overlaps(report)
+        out.print(_overlaps(report))
     problems = report.problems
     for problem in problems[:MAX_PROBLEMS_SHOWN]:
         out.print(problem, style="red", soft_wrap=True)
@@ -152,7 +154,7 @@ def _short_names(report: InspectReport) -> list[str]:
     return [split.source for split in report.splits]
 
 
-def _show_counts(report: InspectReport) -> None:
+def _counts(report: InspectReport) -> Table:
     values: dict[str, Callable[[SplitReport], int]] = {
         "documents": lambda split: split.n_documents,
         "  without labels": lambda split: split.n_without_labels,
@@ -162,37 +164,33 @@ def _show_counts(report: InspectReport) -> None:
         "labels": lambda split: split.n_labels,
         "  in one document only": lambda split: split.n_labels_once,
     }
-    rows = [
-        (name, *(f"{value(split):,}" for split in report.splits)) for name, value in values.items()
-    ]
-    console.print_table("Counts", ("", *_short_names(report)), rows)
+    rows = [(name, *map(value, report.splits)) for name, value in values.items()]
+    return Table("Counts", [Column("", "text"), *columns("count", *_short_names(report))], rows)
 
 
-def _show_lengths(name: str, split: SplitReport) -> None:
+def _lengths(name: str, split: SplitReport) -> Table:
     percentiles = [f"{percentile}%" for percentile in split.words.percentiles]
+    spreads = {
+        "labels": split.labels_per_document,
+        "words": split.words,
+        "characters": split.characters,
+    }
     rows = [
-        ("labels", *_cells(split.labels_per_document)),
-        ("words", *_cells(split.words)),
-        ("characters", *_cells(split.characters)),
+        (kind, spread.mean, spread.min, *spread.percentiles.values(), spread.max)
+        for kind, spread in spreads.items()
     ]
-    console.print_table(f"Per document of {name}", ("", "mean", "min", *percentiles, "max"), rows)
+    heads = [Column("", "text"), *columns("number", "mean", "min", *percentiles, "max")]
+    return Table(f"Per document of {name}", heads, rows)
 
 
-def _cells(spread: Distribution) -> list[str]:
-    values = [spread.min, *spread.percentiles.values(), spread.max]
-    mean = f"{spread.mean:,.1f}" if spread.mean < 100 else f"{spread.mean:,.0f}"
-    return [mean, *(f"{value:,.0f}" for value in values)]
-
-
-def _show_overlaps(report: InspectReport) -> None:
+def _overlaps(report: InspectReport) -> Table:
     first, *others = _short_names(report)
+    names = ("equal texts", "near-duplicates", "unseen labels", "uses of these")
     rows = [
-        (name, f"{found.n_duplicates:,}", f"{found.n_near_duplicates:,}",
-         f"{found.n_unseen_labels:,}", f"{found.n_unseen_uses:,}")
-        for name, found in zip(others, report.overlaps, strict=True)
-    ]  # fmt: skip
-    columns = ("", "equal texts", "near-duplicates", "unseen labels", "uses of these")
-    console.print_table(f"Shared with {first}", columns, rows)
+        (name, o.n_duplicates, o.n_near_duplicates, o.n_unseen_labels, o.n_unseen_uses)
+        for name, o in zip(others, report.overlaps, strict=True)
+    ]
+    return Table(f"Shared with {first}", [Column("", "text"), *columns("count", *names)], rows)
 
 
 def _plot(points: list[tuple[int, int]]) -> str:

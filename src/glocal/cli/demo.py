@@ -6,7 +6,6 @@ of its training texts, drawn with a fixed seed, and so does the TF-IDF baseline 
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from glocal.cli import console
 from glocal.cli.explain import expert_titles, show_explanations
 from glocal.cli.options import AsJson, Device, Override, RecipeName
 from glocal.cli.parameters import option
+from glocal.table import Column, Table, columns
 
 if TYPE_CHECKING:
     from glocal.data.builtin import BuiltinData
@@ -94,8 +94,7 @@ def demo(
     if as_json:
         console.print_json({method: run.report.to_dict() for method, run in runs.items()})
     else:
-        _show_scores(runs)
-        _show_bands(runs)
+        console.stdout().print(_scores(runs), _bands(runs))
         _tag_examples(predictor)
     console.note(NEXT.format(out=out))
 
@@ -142,7 +141,7 @@ def _run_baseline(data: BuiltinData, labels: LabelSpace) -> _Run:
     return _Run(report, time.monotonic() - started)
 
 
-def _show_scores(runs: dict[str, _Run]) -> None:
+def _scores(runs: dict[str, _Run]) -> Table:
     from glocal.cli.training_progress import format_seconds
 
     # nDCG@1 is P@1.
@@ -150,13 +149,14 @@ def _show_scores(runs: dict[str, _Run]) -> None:
     rows = [
         (
             part,
-            *(f"{100 * scores[name]:.1f}" for name in names),
+            *(scores[name] for name in names),
             format_seconds(run.seconds) if part == method else "",
         )
         for method, run in runs.items()
         for part, scores in _parts(method, run.report).items()
     ]
-    console.print_table("Test scores", ("", *names, "training"), rows)
+    heads = [Column("", "text"), *columns("share", *names), Column("training", "text")]
+    return Table("Test scores", heads, rows)
 
 
 def _parts(method: str, report: EvaluationReport) -> dict[str, dict[str, float]]:
@@ -168,18 +168,17 @@ def _parts(method: str, report: EvaluationReport) -> dict[str, dict[str, float]]
     }
 
 
-def _show_bands(runs: dict[str, _Run]) -> None:
-    k, rows = max(KS), []
-    for method, run in runs.items():
-        for band, scores in run.report.macro[k].items():
-            found = scores.with_gold
-            values = (found.precision, found.recall, found.f1)
-            # An empty band has no averages, which then are not numbers.
-            cells = ["–" if math.isnan(value) else f"{100 * value:.1f}" for value in values]
-            rows.append((method, band, f"{found.n_labels:,}", *cells))
-            method = ""
+def _bands(runs: dict[str, _Run]) -> Table:
+    k = max(KS)
+    rows = [
+        (method, band, found.n_labels, found.precision, found.recall, found.f1)
+        for method, run in runs.items()
+        for band, scores in run.report.macro[k].items()
+        for found in [scores.with_gold]
+    ]
     title = f"Macro averages at {k} by training texts of the label, over labels with test gold"
-    console.print_table(title, ("", "band", "labels", "P", "R", "F1"), rows, text_columns=2)
+    heads = [*columns("text", "", "band"), Column("labels", "count")]
+    return Table(title, [*heads, *columns("share", "P", "R", "F1")], rows)
 
 
 def _tag_examples(predictor: Predictor) -> None:

@@ -9,6 +9,7 @@ import typer
 from glocal.cli import console
 from glocal.cli.options import AsJson
 from glocal.cli.parameters import argument, option
+from glocal.table import Table, columns
 
 app = typer.Typer(help="List the encoders that have a name, or download one.")
 
@@ -26,22 +27,19 @@ def list_encoders(*, as_json: AsJson = False) -> None:
     from glocal.encoders.named import NAMED_ENCODERS, find_encoder
 
     found = {name: find_encoder(name) for name in NAMED_ENCODERS}
-    if as_json:
-        rows = [
-            {
-                "name": name,
-                "parameters_millions": encoder.parameters,
-                "layers": encoder.layers,
-                "width": encoder.width,
-                "licence": encoder.licence,
-                "hub_id": encoder.hub_id,
-                "folder": None if found[name] is None else str(found[name]),
-            }
-            for name, encoder in NAMED_ENCODERS.items()
-        ]
-        console.print_json(rows)
-        return
-    cells = [
+    document = [
+        {
+            "name": name,
+            "parameters_millions": encoder.parameters,
+            "layers": encoder.layers,
+            "width": encoder.width,
+            "licence": encoder.licence,
+            "hub_id": encoder.hub_id,
+            "folder": None if found[name] is None else str(found[name]),
+        }
+        for name, encoder in NAMED_ENCODERS.items()
+    ]
+    rows = [
         (
             name,
             f"{encoder.parameters:.1f}M",
@@ -51,8 +49,8 @@ def list_encoders(*, as_json: AsJson = False) -> None:
         )
         for name, encoder in NAMED_ENCODERS.items()
     ]
-    columns = ("encoder", "parameters", "layers", "licence", "installed")
-    console.print_table("", columns, cells, text_columns=5)
+    heads = columns("text", "encoder", "parameters", "layers", "licence", "installed")
+    console.show(document, [Table("", heads, rows)], as_json=as_json)
     console.note("Use one with `-s encoder.name=NAME`; a folder or hub id works too.")
 
 

@@ -79,6 +79,7 @@ def evaluate(
     if more_gold and not within_bands:
         raise ConfigError("--more-gold needs --within-bands; add it, or leave out --more-gold")
 
+    from glocal.predict.report_tables import comparison_table, ranking_table
     from glocal.vocabulary import bands as label_bands
 
     options: dict[str, Any] = {
@@ -104,11 +105,12 @@ def evaluate(
         console.print_json(result)
         return
     if comparison is not None:
-        _print_comparison(models, comparison)
+        title = f"{models[1]} minus {models[0]}"
+        console.stdout().print(comparison_table(comparison.items(), title))
     for path, report in reports.items():
         print_report(report, title=path)
     if rankings:
-        _print_rankings(rankings)
+        console.stdout().print(ranking_table(rankings))
 
 
 def _rank(
@@ -170,45 +172,3 @@ def _as_dict(
         "models": {path: report.to_dict() for path, report in reports.items()},
         "comparison": {metric: result.to_dict() for metric, result in comparison.items()},
     }
-
-
-def _print_rankings(rankings: list[BandRanking]) -> None:
-    metrics = list(rankings[0].scores)
-    rows = [
-        (
-            ranking.band,
-            ranking.part,
-            f"{ranking.n_labels:,}" + (" with gold" if ranking.with_gold else ""),
-            f"{ranking.n_documents:,}",
-            *(
-                f"{100 * v.value:.1f} ({100 * v.low:.1f} to {100 * v.high:.1f})"
-                for v in ranking.scores.values()
-            ),
-        )
-        for ranking in rankings
-    ]
-    console.print_table(
-        "Labels of each band ranked among themselves, with 95% bootstrap intervals",
-        ("band", "", "labels", "texts", *metrics),
-        rows,
-        text_columns=2,
-        note="with gold: only the labels that some text has are ranked",
-    )
-
-
-def _print_comparison(models: list[Path], comparison: dict[str, BootstrapResult]) -> None:
-    rows = [
-        (
-            metric,
-            f"{100 * found.difference:+.2f}",
-            f"{100 * found.low:+.2f} to {100 * found.high:+.2f}",
-            f"{found.p_value:.3f}",
-        )
-        for metric, found in comparison.items()
-    ]
-    console.stdout().print(f"{models[1]} minus {models[0]}", style="bold")
-    console.print_table(
-        "Difference in points, paired bootstrap over the texts",
-        ("metric", "difference", "95% interval", "p"),
-        rows,
-    )

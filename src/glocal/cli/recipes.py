@@ -9,6 +9,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.options import AsJson, Override, RecipeArgument
+from glocal.table import Table, columns
 
 WHEN = {
     "fast": "no GPU, or an answer within minutes",
@@ -33,18 +34,17 @@ def list_recipes(*, as_json: AsJson = False) -> None:
     from glocal.config import PRESETS, load_recipe, recipe_names
 
     rows = {name: load_recipe(name) for name in recipe_names()}
-    if as_json:
-        console.print_json(
-            [{"name": name, "description": recipe.description} for name, recipe in rows.items()]
-        )
-        return
+    document = [{"name": name, "description": r.description} for name, r in rows.items()]
     presets = [(name, WHEN[name], rows.pop(name).description) for name in PRESETS]
-    console.print_table("", ("preset", "for", "about"), presets, text_columns=3)
-    cells = [
+    others = [
         (name, recipe.encoder.name, " + ".join(recipe.experts), recipe.description)
         for name, recipe in rows.items()
     ]
-    console.print_table("", ("recipe", "encoder", "experts", "about"), cells, text_columns=4)
+    tables = [
+        Table("", columns("text", "preset", "for", "about"), presets),
+        Table("", columns("text", "recipe", "encoder", "experts", "about"), others),
+    ]
+    console.show(document, tables, as_json=as_json)
     console.note("`glocal recipes show NAME` prints every setting of one.")
 
 

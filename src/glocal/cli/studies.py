@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from glocal.lab.experiment.jobs import Result, Splits
     from glocal.lab.experiment.runner import RunView
     from glocal.lab.variant_tables import VariantTable
-    from glocal.table import Table
 
 Train = Annotated[str, argument("Training texts with labels.", metavar="TRAIN")]
 Plots = Annotated[bool, option("Whether to draw plots.", "--plots/--no-plots")]
@@ -88,7 +87,7 @@ class Study:
             results = runner.results()
             analysis = analyse(results)
             paths = analysis.write(self.out, plots=self.plots) if results else []
-        show(analysis.short_tables(), analysis.to_dict(), as_json=self.as_json)
+        console.show(analysis.to_dict(), analysis.short_tables(), as_json=self.as_json)
         note_files(paths)
         fail_if_any([r for r in results if not chosen or r.name in chosen], "variants")
 
@@ -162,15 +161,6 @@ def read_splits(
             path=measured.source,
         )
     return splits
-
-
-def show(tables: Sequence[Table], document: Any, *, as_json: bool) -> None:
-    """Print tables, or the document as JSON."""
-    if as_json:
-        console.print_json(document)
-        return
-    for table in tables:
-        console.stdout().print(table)
 
 
 def note_files(paths: Sequence[Path]) -> None:

@@ -26,6 +26,7 @@ from glocal.cli.options import (
 )
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError, ModelError
+from glocal.table import Column, Table, columns
 
 if TYPE_CHECKING:
     from glocal.companions.teacher.recall import ScopeRecall
@@ -69,16 +70,14 @@ def teacher(
         made, space = _made(source, recipe, override or (), labels, reading)
     if recall is not None:
         rows = _measure(made, space, recall, cut_offs, reading)
-        if as_json:
-            console.print_json({"recall": [row.to_dict() for row in rows]})
-        else:
-            _show_recall(rows, recall)
+        document = {"recall": [row.to_dict() for row in rows]}
+        console.show(document, [_recall_table(rows, recall)], as_json=as_json)
         return
     found = made.similar_texts(content)
-    if as_json:
-        console.print_json(found.to_dict())
-    else:
-        _show_explanation(found, everything=everything)
+    if not found.neighbours:
+        console.note("No training text is similar: no word of the text is known.")
+    tables = _tables(found, None if everything else SHOWN)
+    console.show(found.to_dict(), tables, as_json=as_json)
 
 
 def _content(text: str | None, recall: str | None) -> str:
@@ -138,30 +137,24 @@ def _measure(
         return scope_recall(made, corpus, space, ks=ks, progress=progress)
 
 
-def _show_explanation(found: TeacherExplanation, *, everything: bool) -> None:
-    """Print similar texts, their votes and the labels added above these, the first of each."""
-    if not found.neighbours:
-        console.note("No training text is similar: no word of the text is known.")
-        return
-    most = None if everything else SHOWN
+def _tables(found: TeacherExplanation, most: int | None) -> list[Table]:
+    """Return similar texts, their votes and the labels added above these, the first of each."""
     texts = [(f"{n.similarity:.3f}", n.id, _listed(n.labels, most)) for n in found.neighbours]
-    _show_part("Similar training texts", ("similarity", "id", "labels"), texts, most)
     votes = [
         (f"{vote.weight:.3f}", vote.label, vote.description, _listed(vote.neighbours, most))
         for vote in found.votes
     ]
-    _show_part("Votes", ("weight", "label", "about", "voted for by"), votes, most)
     parents = [(p.label, p.description, _listed(p.children, most)) for p in found.parents]
-    if parents:
-        _show_part("Parents added", ("label", "about", "above"), parents, most)
-
-
-def _show_part(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], most: int | None
-) -> None:
-    hidden = len(rows[most:]) if most else 0
-    note = f"… and {hidden:,} more; --all shows them" if hidden else ""
-    console.print_table(title, columns, rows[:most], text_columns=len(columns), note=note)
+    tables = [
+        Table("Similar training texts", columns("text", "similarity", "id", "labels"), texts),
+        Table("Votes", columns("text", "weight", "label", "about", "voted for by"), votes),
+        Table("Parents added", columns("text", "label", "about", "above"), parents),
+    ]
+    for table in tables:
+        if most and len(table.rows) > most:
+            table.note = f"… and {len(table.rows) - most:,} more; --all shows them"
+            del table.rows[most:]
+    return [table for table in tables if table.rows]
 
 
 def _listed(items: Sequence[str], most: int | None) -> str:
@@ -169,16 +162,8 @@ def _listed(items: Sequence[str], most: int | None) -> str:
     return ", ".join(items[:most]) + more
 
 
-def _show_recall(rows: Sequence[ScopeRecall], name: str) -> None:
-    cells = [
-        (
-            str(row.k),
-            *(f"{100 * share:.1f}" for share in (row.recall, *row.bands.values())),
-            f"{row.labels:.1f}",
-            f"{100 * row.cut:.1f}",
-        )
-        for row in rows
-    ]
-    columns = ("k", "all", *rows[0].bands, "labels in a scope", "full scopes, %")
-    title = f"Gold labels of {name} inside the scope, %"
-    console.print_table(title, columns, cells, text_columns=0)
+def _recall_table(rows: Sequence[ScopeRecall], name: str) -> Table:
+    heads = [Column("k", "count"), *columns("share", "all", *rows[0].bands)]
+    heads += [Column("labels in a scope", "number"), Column("full scopes, %", "share")]
+    cells = [(row.k, row.recall, *row.bands.values(), row.labels, row.cut) for row in rows]
+    return Table(f"Gold labels of {name} inside the scope, %", heads, cells)

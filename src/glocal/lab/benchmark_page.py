@@ -9,7 +9,7 @@ is. All three can be written again from the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from importlib import resources
@@ -25,6 +25,7 @@ from glocal.lab.experiment.methods import RECIPE, Method
 from glocal.lab.experiment.runner import Runner, results_in
 from glocal.lab.plots import Point, scatter
 from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
+from glocal.predict.report_tables import comparison_table
 from glocal.table import Cell, Table, columns
 
 HEADING = "Benchmark"
@@ -127,25 +128,6 @@ def cost_table(rows: Sequence[Result]) -> Table:
 
 def _divided(value: float | None, unit: float) -> Cell:
     return None if value is None else value / unit
-
-
-def comparison_table(
-    comparison: Iterable[tuple[str, BootstrapResult]], title: str, *, head: str = "metric"
-) -> Table:
-    """Return differences with their intervals."""
-    return Table(
-        title,
-        [
-            *columns("text", head),
-            *columns("points", "difference", "from", "to"),
-            *columns("number", "p"),
-        ],
-        [(name, c.difference, c.low, c.high, c.p_value) for name, c in comparison],
-        note="In points, with 95% intervals by paired bootstrap over the test texts.",
-    )
-
-
-# --- the page --------------------------------------------------------------------------------
 
 
 class ResultsPage:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from glocal.metrics.bootstrap import BootstrapResult
 from glocal.metrics.metric_names import MICRO
+from glocal.predict.band_ranking import BandRanking
 from glocal.predict.evaluation import EvaluationReport
 from glocal.table import Cell, Column, Table, columns
 
@@ -101,6 +103,43 @@ def _bands(report: EvaluationReport) -> Table:
     title = f"Macro averages at {k} by training frequency of the labels"
     note = "left: over all labels of a band; right: over those with test gold"
     return Table(title, head, rows, note)
+
+
+def comparison_table(
+    comparison: Iterable[tuple[str, BootstrapResult]], title: str, *, head: str = "metric"
+) -> Table:
+    """Return a table of differences between two methods with their intervals."""
+    return Table(
+        title,
+        [
+            *columns("text", head),
+            *columns("points", "difference", "from", "to"),
+            *columns("number", "p"),
+        ],
+        [(name, c.difference, c.low, c.high, c.p_value) for name, c in comparison],
+        note="In points, with 95% intervals by paired bootstrap over the test texts.",
+    )
+
+
+def ranking_table(rankings: Sequence[BandRanking]) -> Table:
+    """Return the scores of each band's labels ranked among themselves."""
+    rows = [
+        (
+            *(r.band, r.part, f"{r.n_labels:,}" + " with gold" * r.with_gold, r.n_documents),
+            *(f"{v.value:.1%} ({v.low:.1%} to {v.high:.1%})" for v in r.scores.values()),
+        )
+        for r in rankings
+    ]
+    return Table(
+        "Labels of each band ranked among themselves, with 95% bootstrap intervals",
+        [
+            *columns("text", "band", "", "labels"),
+            *columns("count", "texts"),
+            *columns("text", *rankings[0].scores),
+        ],
+        rows,
+        note="with gold: only the labels that some text has are ranked",
+    )
 
 
 def _counts_line(report: EvaluationReport) -> str:
