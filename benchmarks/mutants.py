@@ -19,6 +19,7 @@ import ast
 import gc
 import importlib.abc
 import importlib.util
+import itertools
 import json
 import os
 import random
@@ -27,6 +28,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 import types
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -35,6 +37,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "glocal"
+BROKEN = 70  # exit status of a child that failed by no fault of its mutant
 
 # The tests that must notice a mutant of a package, those that usually do first.
 TESTS = {
@@ -297,7 +300,10 @@ def fork_all(tasks: list[Callable[[], int]], timeouts: list[float], jobs: int) -
                 os.killpg(pid, signal.SIGKILL)
                 done, status = os.waitpid(pid, 0)
             if done:
-                passed[number] = os.waitstatus_to_exitcode(status) == 0
+                code = os.waitstatus_to_exitcode(status)
+                if code == BROKEN:
+                    sys.exit("a child failed outside of the tests; its error is above")
+                passed[number] = code == 0
                 del running[pid]
         time.sleep(0.01)
     return passed
@@ -308,13 +314,15 @@ def _fork(task: Callable[[], int]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    code = 1
+    code, errors = BROKEN, os.dup(2)
     try:
         os.setpgid(0, 0)
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
         code = task()
+    except BaseException:
+        os.write(errors, traceback.format_exc().encode())
     finally:
         os._exit(code)
 
@@ -383,7 +391,7 @@ class Collected:
 
     def run_tests(self, items: list) -> bool:
         """Run tests until one fails; returns whether all passed."""
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in itertools.zip_longest(items, items[1:]):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.session.testsfailed:
                 return False
@@ -416,7 +424,7 @@ class Collected:
 def _functions_by_place() -> dict[tuple[str, int], list[types.FunctionType]]:
     found = defaultdict(list)
     for value in gc.get_objects():
-        if isinstance(value, types.FunctionType):
+        if type(value) is types.FunctionType:  # other types may warn when they are asked
             code = value.__code__
             if code.co_filename.startswith(str(SOURCE)):
                 found[code.co_filename, code.co_firstlineno].append(value)
