@@ -25,7 +25,7 @@ from glocal.data.batches import prediction_batches
 from glocal.errors import ConfigError
 from glocal.experts.expert import Expert
 from glocal.losses.diversity import bernoulli_kl
-from glocal.predict.collate import collate_corpus
+from glocal.predict.collate import collate
 from glocal.predict.predictor import Predictor
 from glocal.progress import Progress
 from glocal.systems.mixture import ExpertMixture
@@ -80,7 +80,7 @@ def expert_divergence(
             f"{predictor.recipe.train.members} with {', '.join(system.expert_names)}"
         )
     gold = predictor.labels.encode(corpus)
-    documents = replace(collate_corpus(predictor, corpus), gold=gold)
+    documents = replace(collate(predictor, corpus), gold=gold)
     totals, done, with_gold = torch.zeros(3, dtype=torch.float64), 0, 0
     for places in prediction_batches(documents.tokens.lengths, predictor.batch_size):
         batch = documents(places).to(predictor.device)

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glocal.data.batches import Collator
+from glocal.data.corpus import Corpus
 from glocal.data.tokens import TokenStore, tokenise
+from glocal.predict.predict_options import check_unicode
 
 if TYPE_CHECKING:
-    from glocal.data.corpus import Corpus
     from glocal.predict.predictor import Predictor
 
 
-def collate_corpus(
-    predictor: Predictor, corpus: Corpus, *, allowed: np.ndarray | None = None
+def collate(
+    predictor: Predictor, texts: Sequence[str] | Corpus, *, allowed: np.ndarray | None = None
 ) -> Collator:
-    """Return what makes batches of a corpus; its tokens are cached on disk.
+    """Return what makes batches of texts; the tokens of a corpus are cached on disk.
 
     Args:
         predictor: The model.
-        corpus: The texts.
+        texts: The texts.
         allowed: (L,) bool, the only labels that will be asked for; by default all.
     """
-    length = predictor.recipe.encoder.tokens_read
-    tokens = tokenise(corpus, predictor.tokenizer, max_length=length)
-    return collator(predictor, tokens, predictor.companions.features(corpus, allowed=allowed))
+    length, companions = predictor.recipe.encoder.tokens_read, predictor.companions
+    if isinstance(texts, Corpus):
+        tokens = tokenise(texts, predictor.tokenizer, max_length=length)
+        return collator(predictor, tokens, companions.features(texts, allowed=allowed))
+    check_unicode(texts)
+    tokens = TokenStore.in_memory(predictor.tokenizer.encode_batch(list(texts), length))
+    return collator(predictor, tokens, companions.features_for_texts(texts, allowed=allowed))
 
 
 def collator(

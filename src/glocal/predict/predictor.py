@@ -6,19 +6,17 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from glocal.companions.companion_list import Companions
 from glocal.config import Recipe
-from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
 from glocal.data.duplicates import near_duplicate_mask
-from glocal.data.tokens import TokenStore
 from glocal.errors import ConfigError
-from glocal.predict.collate import collate_corpus, collator
+from glocal.predict.collate import collate
 from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import TagExplanation, expert_parts, prior_log_odds, tag_spans
 from glocal.predict.predict_options import (
@@ -122,11 +120,12 @@ class Predictor:
 
     def predict(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str] | Corpus,
         *,
         k: int = 5,
         candidates: np.ndarray | None = None,
         per_expert: bool = False,
+        plain_mean: bool = False,
         only: Sequence[str] | None = None,
         exclude: Sequence[str] | None = None,
         calibrated: bool = True,
@@ -136,10 +135,12 @@ class Predictor:
         """Return the best labels of each text; may be called from several threads.
 
         Args:
-            texts: The texts to tag.
+            texts: The texts to tag; the tokens of a corpus are cached on disk.
             k: Labels per text; cut at the number of labels, with a warning.
             candidates: (texts, m) label indices to score, −1 for none; all of them come back.
             per_expert: Also return each expert's own best labels, in `experts`.
+            plain_mean: Also return the best labels by the mean of the experts' probabilities, in
+                `mean`.
             only: Label ids that may be predicted.
             exclude: Label ids that may not be predicted.
             calibrated: Apply the calibration fitted on dev to the model's probabilities.
@@ -154,86 +155,34 @@ class Predictor:
             >>> [tags[0].id for tags in predictions]
             ['fruit', 'animal']
         """
-        check_unicode(texts)
-        length = self.recipe.encoder.tokens_read
-        tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
+        if k < 1:
+            raise ConfigError(f"k must be at least 1, not {k}")
+        if k > len(self.labels):
+            logger.warning("k is %d, but the model has only %d labels", k, len(self.labels))
         allowed = allowed_labels(self.labels, only, exclude)
-        features = self.companions.features_for_texts(texts, allowed=allowed)
-        return self._rank(
-            collator(self, tokens, features),
-            k=k,
+        found = score_documents(
+            self.system,
+            collate(self, texts, allowed=allowed),
+            k=k if candidates is None else candidates.shape[1],
+            batch_size=batch_size or self.batch_size,
             candidates=candidates,
-            experts=self.expert_names if per_expert else (),
             allowed=allowed,
-            calibrated=calibrated,
-            batch_size=batch_size,
+            experts=self.expert_names if per_expert else (),
+            mean=plain_mean,
+            autocast=self._autocast,
             progress=progress,
-        )
+        ).with_labels(self.labels)
+        return calibrate(found, self.calibration) if calibrated else found
 
-    def predict_corpus(
-        self,
-        corpus: Corpus,
-        *,
-        k: int = 5,
-        candidates: np.ndarray | None = None,
-        per_expert: bool = False,
-        only: Sequence[str] | None = None,
-        exclude: Sequence[str] | None = None,
-        calibrated: bool = True,
-        batch_size: int | None = None,
-        progress: Progress | None = None,
-    ) -> Predictions:
-        """Return the best labels of each text of a corpus; its tokens are cached on disk.
-
-        The arguments are those of `predict`.
+    def predict_corpus(self, corpus: Corpus, **options: Any) -> Predictions:
+        """Return the best labels of each text of a corpus; the options are those of `predict`.
 
         Example:
             >>> from glocal import Corpus
             >>> predictor.predict_corpus(Corpus.from_texts(["an apple"]), k=1).label_ids(0)
             ['fruit']
         """
-        allowed = allowed_labels(self.labels, only, exclude)
-        return self._rank(
-            collate_corpus(self, corpus, allowed=allowed),
-            k=k,
-            candidates=candidates,
-            experts=self.expert_names if per_expert else (),
-            allowed=allowed,
-            calibrated=calibrated,
-            batch_size=batch_size,
-            progress=progress,
-        )
-
-    def _rank(
-        self,
-        documents: Collator,
-        *,
-        k: int,
-        candidates: np.ndarray | None = None,
-        experts: Sequence[str] = (),
-        mean: bool = False,
-        allowed: np.ndarray | None = None,
-        calibrated: bool = True,
-        batch_size: int | None = None,
-        progress: Progress | None = None,
-    ) -> Predictions:
-        if k < 1:
-            raise ConfigError(f"k must be at least 1, not {k}")
-        if k > len(self.labels):
-            logger.warning("k is %d, but the model has only %d labels", k, len(self.labels))
-        found = score_documents(
-            self.system,
-            documents,
-            k=k if candidates is None else candidates.shape[1],
-            batch_size=batch_size or self.batch_size,
-            candidates=candidates,
-            allowed=allowed,
-            experts=experts,
-            mean=mean,
-            autocast=self._autocast,
-            progress=progress,
-        ).with_labels(self.labels)
-        return calibrate(found, self.calibration) if calibrated else found
+        return self.predict(corpus, **options)
 
     def _autocast(self) -> contextlib.AbstractContextManager[None]:
         if self.precision == "fp32":
@@ -290,12 +239,12 @@ class Predictor:
             >>> predictor.predict_for_report(Corpus.from_texts(["an apple"])).label_ids(0)
             ['fruit', 'animal']
         """
-        experts = self.expert_names if len(self.expert_names) > 1 else []
-        return self._rank(
-            collate_corpus(self, corpus),
+        several = len(self.expert_names) > 1
+        return self.predict(
+            corpus,
             k=min(max(_EVALUATED, *ks), len(self.labels)),
-            experts=experts,
-            mean=plain_mean and bool(experts or self.system.combination.weights),
+            per_expert=several,
+            plain_mean=plain_mean and (several or bool(self.system.combination.weights)),
             progress=progress,
         )
 

@@ -13,7 +13,7 @@ import torch
 from glocal.data.batches import Collator, prediction_batches
 from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions
-from glocal.ranking.ranker import Ranked, Ranker
+from glocal.ranking.ranker import Ranked, Ranker, RankRequest
 from glocal.ranking.topk import TopK
 
 
@@ -59,9 +59,8 @@ def score_documents(
         batch = documents(chosen).to(device)
         given = None if candidates is None else torch.from_numpy(candidates[chosen]).to(device)
         with torch.inference_mode(), autocast():
-            ranked = system.topk(
-                batch, k, candidates=given, allowed=permitted, experts=experts, mean=mean
-            )
+            request = RankRequest(k, given, permitted, experts, mean)
+            ranked = system.rank(batch, system.prepare(batch), request)
         pages.append(_predictions(ranked))
         order.append(places)
         done += len(places)

@@ -29,7 +29,7 @@ from glocal.experts.sparse import SparseExpert
 from glocal.experts.teacher import TeacherExpert
 from glocal.predict.collate import collator
 from glocal.predict.text_words import WordPlaces
-from glocal.ranking.ranker import Ranker
+from glocal.ranking.ranker import Ranker, RankRequest
 from glocal.systems.mixture_ensemble import mixtures_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class TextReading:
     def _rank(self, k: int, labels: Sequence[int] | None = None) -> dict[int, float]:
         given = None if labels is None else torch.tensor([list(labels)], device=self._device)
         with torch.no_grad(), self.autocast():
-            found = self.system.rank(self.batch, self.states, k, candidates=given).combined
+            found = self.system.rank(self.batch, self.states, RankRequest(k, given)).combined
         pairs = zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True)
         return {label: score for label, score in pairs if label >= 0}
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from glocal.data.batches import Batch
 from glocal.experts.scattered import at_labels
 from glocal.ranking.combination import Combination
-from glocal.ranking.ranker import Ranked, Ranker
+from glocal.ranking.ranker import Ranked, Ranker, RankRequest
 from glocal.ranking.topk import RunningTopK
 
 
@@ -39,18 +39,10 @@ class ExpertRanker(Ranker):
     def shortlist(self, batch: Batch, states: Any, k: int, allowed: Tensor | None) -> Tensor | None:
         """Return labels worth scoring per document, (B, M), −1 for none; None for every label."""
 
-    def rank(
-        self,
-        batch: Batch,
-        states: Any,
-        k: int,
-        *,
-        candidates: Tensor | None = None,
-        allowed: Tensor | None = None,
-        experts: Sequence[str] = (),
-        mean: bool = False,
-    ) -> Ranked:
+    def rank(self, batch: Batch, states: Any, request: RankRequest) -> Ranked:
         """Rank by the mean of the experts' probabilities (Eq. 7), or as `combination` says."""
+        k, candidates, allowed = request.k, request.candidates, request.allowed
+        experts, mean = request.experts, request.mean
         given = candidates is not None
         if not given:
             candidates = self.shortlist(batch, states, k, allowed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +22,25 @@ class Ranked(NamedTuple):
     combined: TopK
     experts: Mapping[str, TopK]  # by expert name
     mean: TopK | None  # by the mean of the experts' probabilities, whatever combines them
+
+
+@dataclass(frozen=True)
+class RankRequest:
+    """A request for the best labels of a batch.
+
+    Attributes:
+        k: Labels per document.
+        candidates: (B, M) label ids to score, −1 for none; by default every label.
+        allowed: (L,) bool, labels that may be predicted.
+        experts: Names of experts whose own best labels are also returned.
+        mean: Whether the best labels by the mean of the experts' probabilities are too.
+    """
+
+    k: int
+    candidates: Tensor | None = None
+    allowed: Tensor | None = None
+    experts: Sequence[str] = ()
+    mean: bool = False
 
 
 class Ranker(nn.Module, ABC):
@@ -50,41 +70,10 @@ class Ranker(nn.Module, ABC):
         """Return each expert's logits of labels: a slice of all, or (B, C) of each document."""
 
     @abstractmethod
-    def rank(
-        self,
-        batch: Batch,
-        states: Any,
-        k: int,
-        *,
-        candidates: Tensor | None = None,
-        allowed: Tensor | None = None,
-        experts: Sequence[str] = (),
-        mean: bool = False,
-    ) -> Ranked:
-        """Return the best labels of documents that were prepared; the arguments are `topk`'s."""
+    def rank(self, batch: Batch, states: Any, request: RankRequest) -> Ranked:
+        """Return the best labels by probability of documents that were prepared."""
 
     @torch.no_grad()
-    def topk(
-        self,
-        batch: Batch,
-        k: int,
-        *,
-        candidates: Tensor | None = None,
-        allowed: Tensor | None = None,
-        experts: Sequence[str] = (),
-        mean: bool = False,
-    ) -> Ranked:
-        """Return the best labels of each document by probability.
-
-        Args:
-            batch: The documents.
-            k: Labels per document.
-            candidates: (B, M) label ids to score, −1 for none; by default every label.
-            allowed: (L,) bool, labels that may be predicted.
-            experts: Names of experts whose own best labels are also returned.
-            mean: Whether the best labels by the mean of the experts' probabilities are too.
-        """
-        states = self.prepare(batch)
-        return self.rank(
-            batch, states, k, candidates=candidates, allowed=allowed, experts=experts, mean=mean
-        )
+    def topk(self, batch: Batch, k: int, **options: Any) -> Ranked:
+        """Prepare documents and return their best labels; the options are those of a request."""
+        return self.rank(batch, self.prepare(batch), RankRequest(k, **options))

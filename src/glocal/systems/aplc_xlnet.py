@@ -24,7 +24,7 @@ from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import Clusters, cluster_priors, label_clusters
 from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
-from glocal.ranking.ranker import Ranked
+from glocal.ranking.ranker import Ranked, RankRequest
 from glocal.ranking.topk import topk_of
 from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
@@ -132,27 +132,18 @@ class APLCXLNet(System):
         with torch.autocast(states.device.type, enabled=False):
             return {self.expert_names[0]: self.head.log_odds(states.float(), labels)}
 
-    def rank(
-        self,
-        batch: Batch,
-        states: Tensor,
-        k: int,
-        *,
-        candidates: Tensor | None = None,
-        allowed: Tensor | None = None,
-        experts: Sequence[str] = (),
-        mean: bool = False,
-    ) -> Ranked:
+    def rank(self, batch: Batch, states: Tensor, request: RankRequest) -> Ranked:
         """Return the best labels by Eq. 2; head and tail probabilities are compared directly."""
         # In fp32: bf16 logits would tie.
         with torch.autocast(states.device.type, enabled=False):
-            document = states.float()
+            document, candidates = states.float(), request.candidates
             if candidates is None:
-                found = aplc_topk(self.head, document, k, allowed=allowed)
+                found = aplc_topk(self.head, document, request.k, allowed=request.allowed)
             else:
                 scores = self.head.probabilities(document, candidates.clamp(min=0))
-                found = topk_of(scores, candidates, k, allowed)
-        return Ranked(found, dict.fromkeys(experts, found), found if mean else None)
+                found = topk_of(scores, candidates, request.k, request.allowed)
+        experts = dict.fromkeys(request.experts, found)
+        return Ranked(found, experts, found if request.mean else None)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Return the parameters of the three parts of 4.1."""
