@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Floats
+
 
 def log_odds(
     probabilities: NDArray[np.floating], clip: tuple[float, float] | None = None
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return ln p − ln(1 − p) in double precision.
 
     Args:
@@ -24,7 +26,7 @@ def log_odds(
 
 def log_terms(
     probabilities: NDArray[np.floating], clip: tuple[float, float] | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Return the two terms of the log-odds, ln p and −ln(1 − p)."""
     p = np.asarray(probabilities, dtype=np.float64)
     if clip is not None:

@@ -19,6 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from glocal.arrays import Ints
+
 
 @dataclass(frozen=True)
 class Chunking:
@@ -50,7 +52,7 @@ class Chunking:
         """Return the first chunk: the document, truncated at the window."""
         return tokens[self.order(len(tokens))[: self.window]]
 
-    def order(self, length: int) -> NDArray[np.int64]:
+    def order(self, length: int) -> Ints:
         """Return the places of a document's tokens in the order of attention: first chunk, rest."""
         places = np.arange(length)
         if length <= self.window:
@@ -108,8 +110,8 @@ def continuation_of(
             and the number of chunks to a multiple of it or of the documents: few shapes.
     """
     chunks: list[NDArray[Any]] = []
-    places: list[NDArray[np.int64]] = []
-    owned: list[NDArray[np.int64]] = []
+    places: list[Ints] = []
+    owned: list[Ints] = []
     for document in documents:
         start, spans = len(chunks), []
         for chunk, new in chunking.beyond(document):
@@ -134,7 +136,7 @@ def _rounded(count: int, multiple: int) -> int:
     return -(-count // multiple) * multiple
 
 
-def _padded(rows: Sequence[NDArray[np.int64]], width: int) -> Tensor:
+def _padded(rows: Sequence[Ints], width: int) -> Tensor:
     padded = np.full((len(rows), width), -1, dtype=np.int64)
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row

@@ -12,6 +12,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Bools
 from glocal.data.corpus import Corpus
 
 PREFIX_CHARACTERS = 1500
@@ -36,7 +37,7 @@ def text_keys(corpus: Corpus, *, near: bool) -> NDArray[np.void]:
     return np.frombuffer(digests, dtype=np.dtype((np.void, KEY_BYTES)))
 
 
-def near_duplicate_mask(corpus: Corpus, train: Corpus) -> NDArray[np.bool_]:
+def near_duplicate_mask(corpus: Corpus, train: Corpus) -> Bools:
     """Return whether each document of a corpus is a near-duplicate of a training document.
 
     Args:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from glocal.arrays import Ints
 from glocal.data.corpus import Corpus
 from glocal.data.duplicates import text_keys
 from glocal.data.readers import read_corpus
@@ -217,7 +218,7 @@ def _label_problems(facts: list[_Facts], table: LabelTable) -> list[str]:
     return problems
 
 
-def _lengths(corpus: Corpus) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _lengths(corpus: Corpus) -> tuple[Ints, Ints]:
     """Return the number of words and of characters of each document."""
     words = np.empty(len(corpus), dtype=np.int64)
     characters = np.empty(len(corpus), dtype=np.int64)
@@ -229,14 +230,14 @@ def _lengths(corpus: Corpus) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return words, characters
 
 
-def _band_sizes(counts: NDArray[np.int64], bands: Bands | None) -> dict[str, int]:
+def _band_sizes(counts: Ints, bands: Bands | None) -> dict[str, int]:
     if bands is None:
         return {}
     sizes = np.bincount(bands.assign(counts), minlength=len(bands.names))
     return dict(zip(bands.names, sizes.tolist(), strict=True))
 
 
-def _curve(counts: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _curve(counts: Ints) -> list[tuple[int, int]]:
     """Return points of the descending `counts`, evenly spaced in the logarithm of the rank."""
     if not len(counts):
         return []

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from glocal.arrays import Ints
 from glocal.data.corpus import Corpus
 from glocal.data.duplicates import text_keys
 from glocal.errors import ConfigError, DataError
@@ -65,7 +66,7 @@ def _check_fractions(fractions: Sequence[float]) -> None:
         raise ConfigError(problems)
 
 
-def _assign(corpus: Corpus, fractions: Sequence[float], seed: int) -> NDArray[np.int64]:
+def _assign(corpus: Corpus, fractions: Sequence[float], seed: int) -> Ints:
     """Return the part of each document."""
     _, group_of = np.unique(text_keys(corpus, near=False), return_inverse=True)
     groups = np.split(np.argsort(group_of, kind="stable"), np.cumsum(np.bincount(group_of))[:-1])
@@ -88,7 +89,7 @@ def _assign(corpus: Corpus, fractions: Sequence[float], seed: int) -> NDArray[np
     return part_of
 
 
-def _label_codes(corpus: Corpus) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+def _label_codes(corpus: Corpus) -> tuple[NDArray[Any], Ints, Ints]:
     """Return the label numbers of all documents, their offsets, and the documents per label."""
     column = corpus.table.column("labels")
     flat = pc.list_flatten(column)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Ints
 from glocal.data.cache import cached
 from glocal.data.corpus import Corpus
 from glocal.progress import Progress
@@ -48,7 +49,7 @@ class TokenStore:
         offsets: (n + 1,) start of each document, and the end of the last.
     """
 
-    def __init__(self, tokens: NDArray[Any], offsets: NDArray[np.int64]) -> None:
+    def __init__(self, tokens: NDArray[Any], offsets: Ints) -> None:
         self._tokens = tokens
         self._offsets = offsets
 
@@ -68,17 +69,13 @@ class TokenStore:
         return self._tokens[self._offsets[position] : self._offsets[position + 1]]
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Number of tokens of each document."""
         return np.diff(self._offsets)
 
 
 def tokenise(
-    corpus: Corpus,
-    tokenizer: TextTokenizer,
-    *,
-    max_length: int,
-    progress: Progress | None = None,
+    corpus: Corpus, tokenizer: TextTokenizer, *, max_length: int, progress: Progress | None = None
 ) -> TokenStore:
     """Tokenise a corpus, or open the result of an earlier call on the same texts.
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from glocal.arrays import Floats32
 from glocal.data.batches import Collator, prediction_batches
 from glocal.data.cache import Arrays, cached_arrays
 from glocal.data.tokens import TokenStore
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 2
 BATCH_TEXTS = 256
 
-LayerVectors = dict[int, NDArray[np.float32]]
+LayerVectors = dict[int, Floats32]
 
 
 def label_vectors(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Floats32, Ints
 from glocal.encoders.word_lookup import LOOKUPS, EncoderLookup, WordLookup
 from glocal.errors import ModelError
 from glocal.progress import Progress
@@ -61,9 +62,9 @@ class StaticVectors:
         max_words: int = 500,
     ) -> None:
         self.lookup = lookup
-        self.matrix: NDArray[np.float32] = np.ascontiguousarray(matrix, dtype=np.float32)
+        self.matrix: Floats32 = np.ascontiguousarray(matrix, dtype=np.float32)
         given = np.ones(len(matrix)) if weights is None else weights
-        self.weights: NDArray[np.float32] = np.asarray(given, dtype=np.float32)
+        self.weights: Floats32 = np.asarray(given, dtype=np.float32)
         self.damped, self.max_words = damped, max_words
         self._cache: dict[str, Sequence[int]] = {}
         self._fingerprint: str | None = None
@@ -113,7 +114,7 @@ class StaticVectors:
         counts.data = (1 + np.log(counts.data)) * self.weights[counts.indices]
         return counts
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str]) -> Floats32:
         """Return the vector of each text, (n, D); zero where no word is known."""
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for start in range(0, len(texts), BATCH_TEXTS):
@@ -121,16 +122,14 @@ class StaticVectors:
             found[start:stop] = self._embed(self.counts(texts[start:stop]))
         return found
 
-    def _embed(self, counts: Any) -> NDArray[np.float32]:
+    def _embed(self, counts: Any) -> Floats32:
         if self.damped:
             counts.data = 1 + np.log(counts.data)
         counts.data *= self.weights[counts.indices]
         total = np.asarray(counts.sum(axis=1), dtype=np.float32)  # (n, 1)
         return np.asarray(counts @ self.matrix / np.where(total > 0, total, 1), dtype=np.float32)
 
-    def weighted(
-        self, weighting: str, *, frequencies: NDArray[np.int64], n_texts: int
-    ) -> StaticVectors:
+    def weighted(self, weighting: str, *, frequencies: Ints, n_texts: int) -> StaticVectors:
         """Return the same vectors with other weights of tokens.
 
         Args:
@@ -203,9 +202,7 @@ class StaticVectors:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ModelError(f"cannot read the word vectors in {source}: {reason}") from error
 
-    def _tokens(
-        self, texts: Sequence[str], max_words: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def _tokens(self, texts: Sequence[str], max_words: int) -> tuple[NDArray[np.int32], Ints]:
         """Return the tokens of all texts one after another, and the bounds of each text."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -288,9 +285,7 @@ def _source(
     return StaticVectors.of_encoder(model, tokenizer, max_words=words)
 
 
-def _ragged_take(
-    rows: Sequence[Sequence[int]], positions: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _ragged_take(rows: Sequence[Sequence[int]], positions: Ints) -> tuple[NDArray[np.int32], Ints]:
     """Return the rows at some positions, one after another, and the end of each."""
     lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
     flat = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=int(lengths.sum()))

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from glocal.arrays import Floats32
 from glocal.data.corpus import Corpus
 from glocal.data.formats.rows import Problems
 from glocal.data.formats.source import Source
@@ -43,7 +43,7 @@ def read_word_vectors(
         DataError: The file cannot be read, a line is malformed, or no word is left.
     """
     source = _text_source(path)
-    vectors: dict[str, NDArray[np.float32]] = {}
+    vectors: dict[str, Floats32] = {}
     n_lines, promised, width = 0, None, 0
     for line, text in source.lines(Problems()):
         if line == 1 and (counts := _header(text)) is not None:
@@ -114,7 +114,7 @@ def _split(source: Source, line: int, text: str, width: int) -> tuple[str, list[
     return word, numbers
 
 
-def _numbers(source: Source, line: int, numbers: list[str]) -> NDArray[np.float32]:
+def _numbers(source: Source, line: int, numbers: list[str]) -> Floats32:
     try:
         vector = np.array(numbers, dtype=np.float32)
     except ValueError as error:

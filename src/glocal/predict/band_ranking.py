@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from glocal.arrays import Bools, Ints
 from glocal.data.corpus import Corpus
 from glocal.metrics.bootstrap import paired_bootstrap
 from glocal.metrics.documents import DocumentScores
@@ -128,7 +128,7 @@ def rank_within_bands(
     return rankings
 
 
-def _labels_of(corpus: Corpus | None, labels: LabelSpace) -> NDArray[np.int64]:
+def _labels_of(corpus: Corpus | None, labels: LabelSpace) -> Ints:
     """Return the labels of the space that some of the texts have."""
     if corpus is None:
         return np.empty(0, dtype=np.int64)
@@ -136,9 +136,7 @@ def _labels_of(corpus: Corpus | None, labels: LabelSpace) -> NDArray[np.int64]:
     return found[found < len(labels)]
 
 
-def _bands(
-    counts: NDArray[np.int64], bands: Bands, n_columns: int
-) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def _bands(counts: Ints, bands: Bands, n_columns: int) -> Iterator[tuple[str, Bools]]:
     """Yield the columns of each band, unseen labels first."""
     band_of = np.full(n_columns, -1)
     band_of[: len(counts)] = bands.assign(counts)
@@ -148,11 +146,7 @@ def _bands(
 
 
 def _ranked(
-    predictor: Predictor,
-    texts: Corpus,
-    columns: NDArray[np.int64],
-    k: int,
-    progress: Progress | None,
+    predictor: Predictor, texts: Corpus, columns: Ints, k: int, progress: Progress | None
 ) -> Predictions:
     if not len(columns):
         nothing = np.full((len(texts), k), -1)
@@ -166,7 +160,7 @@ def _ranked(
     )
 
 
-def _only(gold: Any, columns: NDArray[np.int64]) -> Any:
+def _only(gold: Any, columns: Ints) -> Any:
     """Return the gold matrix with the other columns empty."""
     from scipy.sparse import csr_matrix
 

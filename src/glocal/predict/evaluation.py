@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Bools
 from glocal.errors import ConfigError, DataError
 from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
 from glocal.metrics.documents import DocumentScores
@@ -187,7 +188,7 @@ def evaluate_predictions(
     bands: Bands | None = None,
     ks: Sequence[int] = (1, 3, 5),
     threshold: float = 0.5,
-    duplicates: NDArray[np.bool_] | None = None,
+    duplicates: Bools | None = None,
     propensity: Propensity | None = None,
 ) -> EvaluationReport:
     """Compute all metrics of a model, and of the experts in its predictions.
@@ -239,8 +240,8 @@ class _Evaluation:
         scorer: Scorer,
         ks: tuple[int, ...],
         threshold: float,
-        columns: dict[str, NDArray[np.bool_]],
-        fresh: NDArray[np.bool_] | None,
+        columns: dict[str, Bools],
+        fresh: Bools | None,
     ) -> None:
         self.scorer, self.ks, self.threshold = scorer, ks, threshold
         self.band_columns, self.fresh = columns, fresh
@@ -323,7 +324,7 @@ def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
     return distinct
 
 
-def _band_columns(scorer: Scorer, bands: Bands | None) -> dict[str, NDArray[np.bool_]]:
+def _band_columns(scorer: Scorer, bands: Bands | None) -> dict[str, Bools]:
     """Return the gold columns of each band; together the bands cover every column once."""
     bands = Bands() if bands is None else bands
     if reserved := {OVERALL, UNSEEN} & set(bands.names):
@@ -338,9 +339,7 @@ def _band_columns(scorer: Scorer, bands: Bands | None) -> dict[str, NDArray[np.b
     return {**columns, OVERALL: np.ones(len(band_of), dtype=bool)}
 
 
-def _fresh_documents(
-    scorer: Scorer, duplicates: NDArray[np.bool_] | None
-) -> NDArray[np.bool_] | None:
+def _fresh_documents(scorer: Scorer, duplicates: Bools | None) -> Bools | None:
     """Mark the documents with gold that are no near-duplicates."""
     if duplicates is None:
         return None

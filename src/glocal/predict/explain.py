@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from glocal.arrays import Floats
 from glocal.log_odds import log_odds, sigmoid
 
 if TYPE_CHECKING:
@@ -134,10 +134,7 @@ def prior_log_odds(labels: LabelSpace, label: int) -> float:
 
 
 def tag_spans(
-    places: WordPlaces,
-    evidence: Mapping[str, NDArray[np.float64]],
-    parts: Sequence[ExpertPart],
-    words: int,
+    places: WordPlaces, evidence: Mapping[str, Floats], parts: Sequence[ExpertPart], words: int
 ) -> list[Span]:
     """Return the words and phrases behind a tag, of the whole model and of each expert.
 
@@ -159,16 +156,14 @@ def tag_spans(
     return spans
 
 
-def _shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _shares(weights: Floats) -> Floats:
     """Return the part of each word in the sum of those that speak for the tag."""
     positive = np.maximum(weights, 0.0)
     total = positive.sum()
     return positive / total if total > 0 else positive
 
 
-def _best_spans(
-    places: WordPlaces, weights: NDArray[np.float64], expert: str, words: int
-) -> list[Span]:
+def _best_spans(places: WordPlaces, weights: Floats, expert: str, words: int) -> list[Span]:
     best = np.argsort(-weights, kind="stable")[:words]
     lowest = _LEAST * weights.max(initial=0.0)
     chosen = best[(weights[best] > 0) & (weights[best] >= lowest)].tolist()

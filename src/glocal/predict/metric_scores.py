@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Floats
 from glocal.errors import ConfigError, DataError
 from glocal.metrics.bootstrap import BootstrapResult, paired_bootstrap
 from glocal.metrics.documents import DocumentScores
@@ -151,8 +152,8 @@ class Scorer:
         self.n_predictable = self.gold.n_columns if counts is None else len(counts)
         self._judged: tuple[Predictions, Judged] | None = None
         self._weighted: tuple[Predictions, Weighted] | None = None
-        self._weights: NDArray[np.float64] | None = None
-        self._best: NDArray[np.float64] | None = None
+        self._weights: Floats | None = None
+        self._best: Floats | None = None
 
     def judge(self, predictions: Predictions) -> Judged:
         """Return the hits of predictions; cached for the last predictions."""
@@ -181,7 +182,7 @@ class Scorer:
             self._weighted = predictions, weighted
         return self._weighted[1]
 
-    def _label_weights(self, metric: MetricName) -> NDArray[np.float64]:
+    def _label_weights(self, metric: MetricName) -> Floats:
         if not len(self.counts) or self.n_train is None:
             raise ConfigError(
                 f"'{metric}' weighs labels by their training texts; give counts and n_train"

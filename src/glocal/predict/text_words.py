@@ -17,7 +17,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from glocal.arrays import Floats
 
 Place = tuple[int, int]  # first character, and the one after the last
 
@@ -58,7 +59,7 @@ class WordPlaces:
     def __len__(self) -> int:
         return len(self.places)
 
-    def weigh(self, parts: Iterable[tuple[Place, float]]) -> NDArray[np.float64]:
+    def weigh(self, parts: Iterable[tuple[Place, float]]) -> Floats:
         """Return the weight of each word.
 
         Args:
@@ -80,9 +81,7 @@ class WordPlaces:
                 weights[word] += weight * size / total
         return weights
 
-    def phrases(
-        self, words: Sequence[int], weights: NDArray[np.float64]
-    ) -> list[tuple[Place, list[int]]]:
+    def phrases(self, words: Sequence[int], weights: Floats) -> list[tuple[Place, list[int]]]:
         """Join words that stand side by side and count alike into phrases.
 
         Args:

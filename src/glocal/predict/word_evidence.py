@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from glocal.arrays import Floats, Floats32, Ints
 from glocal.data.tokens import TokenStore
 from glocal.encoders.encoder import Embedded, Features, trace_embeddings
 from glocal.experts.expert import Expert
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _PARTS = 64  # parts of a text that are left out in turn
 _RANKED = 100  # best labels among which a given label is calibrated
 
-Evidence = NDArray[np.float64]  # (words,) of a text
+Evidence = Floats  # (words,) of a text
 
 
 class TextReading:
@@ -136,7 +136,7 @@ class TextReading:
                 np.add.at(tokens, places, product[: len(places)])
         return self.places.weigh(zip(self.offsets, tokens.tolist(), strict=True))
 
-    def _token_places(self) -> list[NDArray[np.int64]]:
+    def _token_places(self) -> list[Ints]:
         """Return which token of the text stands at each place of each traced tensor."""
         every, chunking = np.arange(len(self.offsets)), self.system.chunking
         if chunking is None:
@@ -161,15 +161,13 @@ class TextReading:
         return weights
 
 
-def _gradient_times_input(logit: Tensor, found: Embedded) -> NDArray[np.float32] | None:
+def _gradient_times_input(logit: Tensor, found: Embedded) -> Floats32 | None:
     """Return the product for each token, (B, T); None where the logit does not depend on it."""
     for vectors in (found.layer, found.tokens):
         if vectors is not None:
             (slope,) = torch.autograd.grad(logit, vectors, retain_graph=True, allow_unused=True)
             if slope is not None:
-                product: NDArray[np.float32] = (
-                    (vectors * slope).sum(-1).detach().float().cpu().numpy()
-                )
+                product: Floats32 = (vectors * slope).sum(-1).detach().float().cpu().numpy()
                 return product
     return None
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Floats, Floats32
 from glocal.log_odds import log_odds, log_terms, sigmoid
 from glocal.metrics.ranking import judge
 from glocal.ranking.calibration_curve import CalibrationCurve, fit_curve, summed_pairs
@@ -47,7 +48,7 @@ class Calibration:
         if not (self.low > 0 and self.high > 0):
             raise ValueError(f"the factors of a calibration must be above 0: {self}")
 
-    def __call__(self, scores: NDArray[np.floating]) -> NDArray[np.float32]:
+    def __call__(self, scores: NDArray[np.floating]) -> Floats32:
         """Rescale probabilities; values that are not finite (empty slots) stay as they are.
 
         Scores that decrease along a row still do so afterwards: two that single precision would
@@ -90,7 +91,7 @@ class CalibrationPairs:
     """Collects (document, label) pairs of held-out documents and fits a calibration to them."""
 
     def __init__(self) -> None:
-        self.parts: list[NDArray[np.float64]] = []  # (4, n): log-odds, gold, weight, rank
+        self.parts: list[Floats] = []  # (4, n): log-odds, gold, weight, rank
 
     def add(
         self, predictions: Predictions, gold: Any, *, skip: int = 0, weight: float = 1.0
@@ -123,7 +124,7 @@ class CalibrationPairs:
         return Calibration(curve=fit_curve(odds, gold / weights, weights, ranks))
 
 
-def _keep_apart(scaled: NDArray[np.float32], original: NDArray[np.float32]) -> None:
+def _keep_apart(scaled: Floats32, original: Floats32) -> None:
     """Lower, in place, each score that was rounded to the one before it."""
     for place in range(1, scaled.shape[-1] if scaled.ndim else 0):
         before, here = scaled[..., place - 1], scaled[..., place]

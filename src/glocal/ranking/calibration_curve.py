@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, isotonic_regression
 
+from glocal.arrays import Floats
 from glocal.log_odds import sigmoid
 
 _FEWEST_HITS = 20  # gold labels between neighbouring knots, so that their heights mean something
@@ -52,7 +53,7 @@ class CalibrationCurve:
 
     def __call__(
         self, log_odds: NDArray[np.floating], ranks: NDArray[np.floating] | float = 1.0
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Return calibrated log-odds; the first and last piece go on in their direction.
 
         Args:
@@ -110,10 +111,7 @@ def fit_curve(
 
 
 def _fit(
-    x: NDArray[np.float64],
-    gold: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    rank_slope: float,
+    x: Floats, gold: Floats, weights: Floats, rank_slope: float
 ) -> tuple[CalibrationCurve, float]:
     """Return the best curve for log-odds that ranks are already subtracted from, and its loss."""
     x, gold, weights = summed_pairs(x, gold, weights)
@@ -126,9 +124,7 @@ def _fit(
     return CalibrationCurve(tuple(knots.tolist()), tuple(heights.tolist()), rank_slope), loss
 
 
-def summed_pairs(
-    x: NDArray[np.float64], gold: NDArray[np.float64], weights: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], ...]:
+def summed_pairs(x: Floats, gold: Floats, weights: Floats) -> tuple[Floats, ...]:
     """Sum up pairs of nearly equal log-odds: mean log-odds, gold and weight of each bin."""
     _, place = np.unique(np.round(x / _BIN), return_inverse=True)
     totals = (np.bincount(place, values) for values in (weights * x, gold, weights))
@@ -136,9 +132,7 @@ def summed_pairs(
     return odds / sums, hits, sums
 
 
-def _knots(
-    x: NDArray[np.float64], gold: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _knots(x: Floats, gold: Floats, weights: Floats) -> Floats:
     """Place knots at even steps of the observed log-odds, each piece with enough gold labels.
 
     Even steps along the scores would be too coarse where the share of gold labels rises steeply.
@@ -162,12 +156,12 @@ def _knots(
     return np.array(knots)
 
 
-def _isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _isotonic(values: Floats, weights: Floats) -> Floats:
     """Return the rising sequence nearest to the values (pool adjacent violators)."""
     return np.asarray(isotonic_regression(values, weights=weights).x)
 
 
-def _hats(x: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:
+def _hats(x: Floats, knots: Floats) -> Floats:
     """Return the weight of each knot's height at each x, (n, knots)."""
     place = np.clip(np.searchsorted(knots, x) - 1, 0, len(knots) - 2)
     share = (x - knots[place]) / np.diff(knots)[place]
@@ -178,12 +172,7 @@ def _hats(x: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.floa
     return basis
 
 
-def _heights(
-    knots: NDArray[np.float64],
-    basis: NDArray[np.float64],
-    gold: NDArray[np.float64],
-    weights: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def _heights(knots: Floats, basis: Floats, gold: Floats, weights: Floats) -> Floats:
     """Minimise the log loss over the heights by Newton's method, then make them rise."""
     near_gold, near = basis.T @ gold, basis.T @ weights
     rates = (near_gold + 0.5) / (near + 1.0)
@@ -218,7 +207,7 @@ def _heights(
     return np.asarray(rising + _shift(basis @ rising, float(gold.sum()), weights))
 
 
-def _shift(logits: NDArray[np.float64], total: float, weights: NDArray[np.float64]) -> float:
+def _shift(logits: Floats, total: float, weights: Floats) -> float:
     """Return the shift of all log-odds that makes the probabilities sum to the gold labels."""
     if total < _ENOUGH_HITS:
         return 0.0
@@ -230,7 +219,7 @@ def _shift(logits: NDArray[np.float64], total: float, weights: NDArray[np.float6
     return float(brentq(surplus, low, high)) if surplus(low) < 0 < surplus(high) else 0.0
 
 
-def _bends(knots: NDArray[np.float64]) -> NDArray[np.float64]:
+def _bends(knots: Floats) -> Floats:
     """Return the matrix that gives the change of slope at each inner knot from the heights."""
     widths = np.diff(knots)
     matrix = np.zeros((max(len(knots) - 2, 0), len(knots)))

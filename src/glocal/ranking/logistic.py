@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from glocal.arrays import Floats
 from glocal.log_odds import sigmoid
 
 
 def fit_logistic(
-    features: NDArray[np.float64],
-    outcomes: NDArray[np.float64],
+    features: Floats,
+    outcomes: Floats,
     *,
-    start: NDArray[np.float64],
+    start: Floats,
     prior: ArrayLike,
     bounds: Sequence[tuple[float | None, float | None]],
     penalty: ArrayLike = 0.0,
@@ -34,7 +35,7 @@ def fit_logistic(
     pull = np.asarray(prior, np.float64) / len(outcomes)
     ridge = np.asarray(penalty, np.float64)
 
-    def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def loss(parameters: Floats) -> tuple[float, Floats]:
         value, gradient = log_loss(parameters, features, outcomes)
         away = parameters - start
         penalties = (pull * away) @ away + (ridge * parameters) @ parameters
@@ -44,9 +45,7 @@ def fit_logistic(
     return [float(value) for value in found.x]
 
 
-def log_loss(
-    parameters: NDArray[np.float64], features: NDArray[np.float64], outcomes: NDArray[np.float64]
-) -> tuple[float, NDArray[np.float64]]:
+def log_loss(parameters: Floats, features: Floats, outcomes: Floats) -> tuple[float, Floats]:
     """Return the mean log loss of a logistic regression, and its gradient."""
     logits = features @ parameters
     value = (np.logaddexp(0.0, logits).sum() - outcomes @ logits) / len(outcomes)

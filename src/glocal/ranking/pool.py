@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from glocal.arrays import Bools, Floats32, Ints
 from glocal.log_odds import log_odds
 from glocal.ranking.predictions import Predictions
 
@@ -25,10 +25,7 @@ class Pool:
     """
 
     def __init__(
-        self,
-        labels: NDArray[np.int64],
-        scored: Mapping[str, Predictions],
-        counts: NDArray[np.int64] | None = None,
+        self, labels: Ints, scored: Mapping[str, Predictions], counts: Ints | None = None
     ) -> None:
         self.labels, self.names = labels, list(scored)
         self.filled = labels >= 0
@@ -38,7 +35,7 @@ class Pool:
         if counts is not None:
             self.log_counts += np.log(np.maximum(counts, 1))[np.maximum(labels, 0)]
 
-    def hits(self, gold: Any) -> NDArray[np.bool_]:
+    def hits(self, gold: Any) -> Bools:
         """Mark the pooled labels that are gold, (n, m)."""
         rows = np.repeat(np.arange(len(self.labels)), self.labels.shape[1])
         found = np.asarray(gold[rows, np.maximum(self.labels, 0).ravel()]).reshape(
@@ -47,7 +44,7 @@ class Pool:
         return np.asarray((found > 0) & self.filled)
 
 
-def distinct_labels(proposed: NDArray[np.int64]) -> NDArray[np.int64]:
+def distinct_labels(proposed: Ints) -> Ints:
     """Return the distinct labels of each row in ascending order, padded with -1 at the end.
 
     Args:
@@ -61,7 +58,7 @@ def distinct_labels(proposed: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(trimmed == _LAST, -1, trimmed)
 
 
-def scores_at(labels: NDArray[np.int64], scored: Predictions) -> NDArray[np.float32]:
+def scores_at(labels: Ints, scored: Predictions) -> Floats32:
     """Return the scores of labels in their order; empty places score -inf.
 
     Args:
@@ -74,5 +71,5 @@ def scores_at(labels: NDArray[np.int64], scored: Predictions) -> NDArray[np.floa
     return np.take_along_axis(scored.scores, by_label, axis=1)
 
 
-def _last_if_empty(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def _last_if_empty(labels: Ints) -> Ints:
     return np.where(labels < 0, _LAST, labels)

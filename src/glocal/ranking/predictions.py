@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Bools, Floats32, Ints
 from glocal.data.atomic import atomic_write
 from glocal.errors import DataError
 from glocal.metrics.topk_order import sort_topk
@@ -62,8 +63,8 @@ class Predictions:
         array([[ 2, -1]])
     """
 
-    indices: NDArray[np.int64]
-    scores: NDArray[np.float32]
+    indices: Ints
+    scores: Floats32
     labels: LabelSpace | None = None
     experts: Mapping[str, Predictions] = field(default_factory=dict)
     mean: Predictions | None = None
@@ -249,7 +250,7 @@ class Predictions:
         """
         return self.masked(self.scores >= threshold)
 
-    def masked(self, keep: NDArray[np.bool_]) -> Predictions:
+    def masked(self, keep: Bools) -> Predictions:
         """Keep the slots where the mask (n, k) is true and close the gaps.
 
         The experts' own predictions are dropped, since the mask is not about them.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from glocal.arrays import Ints
 from glocal.config import Recipe
 from glocal.data.batches import Collator
 from glocal.predict.evaluation import evaluate_predictions, metric_value
@@ -77,7 +77,7 @@ class DevEvaluator:
         *,
         k: int | None = None,
         exact: bool = False,
-        positions: NDArray[np.int64] | None = None,
+        positions: Ints | None = None,
         candidates: np.ndarray | None = None,
         experts: Sequence[str] | None = None,
     ) -> Predictions:
@@ -187,14 +187,14 @@ class DevEvaluator:
             proposed.append(ranked.indices)
         return ranked
 
-    def _fit(self, pooled: NDArray[np.int64]) -> Combination | None:
+    def _fit(self, pooled: Ints) -> Combination | None:
         experts = self.system.expert_names
         scored = self.predictions(exact=True, candidates=pooled, experts=experts)
         pool = Pool(pooled, scored.experts, self.labels.counts)
         return fit_weights(pool, self.gold)
 
 
-def _share_outside(labels: NDArray[np.int64], pooled: NDArray[np.int64]) -> float:
+def _share_outside(labels: Ints, pooled: Ints) -> float:
     """Return the share of labels (n, k) that are not among the document's pooled ones (n, m)."""
     span = int(max(labels.max(initial=0), pooled.max(initial=0))) + 1
     places = np.arange(len(labels))[:, None] * span

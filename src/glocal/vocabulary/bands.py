@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Ints
 from glocal.errors import ConfigError
 
 ITEM = re.compile(r"\s*([^=,\s]+)\s*=\s*(\d+)\s*-\s*(\d*)\s*")
@@ -92,7 +93,7 @@ class Bands:
         """Names, from the rarest band to the most frequent."""
         return [band.name for band in self.bands]
 
-    def assign(self, counts: NDArray[np.integer] | Sequence[int]) -> NDArray[np.int64]:
+    def assign(self, counts: NDArray[np.integer] | Sequence[int]) -> Ints:
         """Return the position of the band of each count; -1 for a count of 0."""
         lows = np.array([band.low for band in self.bands])
         return np.searchsorted(lows, np.asarray(counts), side="right").astype(np.int64) - 1

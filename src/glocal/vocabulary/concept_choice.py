@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from glocal.arrays import Bools
 from glocal.errors import ConfigError
 
 
@@ -83,7 +83,7 @@ class ConceptChoice:
 
     def by_place(
         self, ids: Sequence[str], index: dict[str, int], parents: Callable[[int], Iterable[int]]
-    ) -> NDArray[np.bool_]:
+    ) -> Bools:
         """Apply branches and lists.
 
         Args:
@@ -111,7 +111,7 @@ class ConceptChoice:
         return inside & ~_below(self.exclude_branches, len(ids), index, parents)
 
 
-def _listed(chosen: Sequence[str], ids: Sequence[str]) -> NDArray[np.bool_]:
+def _listed(chosen: Sequence[str], ids: Sequence[str]) -> Bools:
     wanted = set(chosen)
     return np.array([id_ in wanted for id_ in ids], dtype=bool)
 
@@ -121,7 +121,7 @@ def _below(
     n_concepts: int,
     index: dict[str, int],
     parents: Callable[[int], Iterable[int]],
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Return whether each concept is one of `tops` or below one; cycles are walked once."""
     inside = np.zeros(n_concepts, dtype=bool)
     children: dict[int, list[int]] = {}

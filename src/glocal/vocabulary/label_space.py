@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from glocal.arrays import Ints
 from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError
@@ -65,7 +65,7 @@ class LabelSpace:
     names: list[str]
     descriptions: list[str]
     parents: list[tuple[str, ...]]
-    counts: NDArray[np.int64] = field(repr=False)
+    counts: Ints = field(repr=False)
     n_documents: int
     alt_names: list[tuple[str, ...]] = field(default_factory=list, repr=False)
     notations: list[str] = field(default_factory=list, repr=False)
@@ -113,12 +113,7 @@ class LabelSpace:
 
     @classmethod
     def _described(
-        cls,
-        ids: list[str],
-        table: LabelTable | None,
-        counts: NDArray[np.int64],
-        *,
-        n_documents: int,
+        cls, ids: list[str], table: LabelTable | None, counts: Ints, *, n_documents: int
     ) -> LabelSpace:
         if table is None:
             blank, none = [""] * len(ids), [()] * len(ids)
@@ -203,7 +198,7 @@ class LabelSpace:
         )
 
 
-def _document_counts(corpus: Corpus, labels: pa.Array) -> NDArray[np.int64]:
+def _document_counts(corpus: Corpus, labels: pa.Array) -> Ints:
     """Return the number of documents with each of `labels`."""
     matrix = _label_matrix(corpus, labels)
     return np.bincount(matrix.indices, minlength=len(labels)).astype(np.int64)

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from glocal.arrays import Bools, Ints
 from glocal.data.cache import cached
 from glocal.data.formats.source import Source
 from glocal.errors import ConfigError, require
@@ -182,14 +183,14 @@ class _Links:
         self.sources.append(source)
         self.targets.append(target)
 
-    def leads_to(self, targets: Iterable[int], n_resources: int) -> NDArray[np.bool_]:
+    def leads_to(self, targets: Iterable[int], n_resources: int) -> Bools:
         """Return whether each resource links to one of the targets."""
         found = np.zeros(n_resources, dtype=bool)
         sources, ends = np.array(self.sources), np.array(self.targets)
         found[sources[np.isin(ends, list(targets))] if len(ends) else []] = True
         return found
 
-    def among(self, taken: NDArray[np.bool_]) -> pa.Array:
+    def among(self, taken: Bools) -> pa.Array:
         """Return the targets of each resource that is taken, numbered among the taken ones."""
         place = np.cumsum(taken) - 1
         ends = np.array(self.sources, dtype=np.int64), np.array(self.targets, dtype=np.int64)
@@ -202,7 +203,7 @@ class _Links:
 
 def _grouped(
     owners: NDArray[Any], n_owners: int, then_by: NDArray[Any] | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints]:
     keys = (owners,) if then_by is None else (then_by, owners)
     order = np.lexsort(keys).astype(np.int64) if len(owners) else np.empty(0, np.int64)
     return order, np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n_owners))])
@@ -292,10 +293,10 @@ class _Concepts:
         parents = self._links[_BROADER].among(taken)
         return table.append_column(pa.field("parents", parents.type), parents)
 
-    def _taken(self, ids: list[str]) -> NDArray[np.bool_]:
+    def _taken(self, ids: list[str]) -> Bools:
         choice, n = self.choice, len(ids)
 
-        def linked(kind: str, names: Sequence[str]) -> NDArray[np.bool_]:
+        def linked(kind: str, names: Sequence[str]) -> Bools:
             return self._links[kind].leads_to([self._index.get(name, -1) for name in names], n)
 
         named = np.zeros(n, dtype=bool)
@@ -318,7 +319,7 @@ class _Concepts:
             taken &= choice.by_place(ids, self._index, lambda place: above[place].as_py())
         return taken
 
-    def _described(self, ids: list[str], taken: NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+    def _described(self, ids: list[str], taken: Bools) -> Iterator[pa.RecordBatch]:
         n = len(ids)
         texts = (self._texts[kind].of_each(n) for kind in (_PREF, _ALT, _NOTE, _NOTATION))
         rows = zip(taken.tolist(), ids, *texts, self._unwanted.of_each(n), strict=True)

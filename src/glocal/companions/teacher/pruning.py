@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+
+from glocal.arrays import Floats32, Ints
 
 COMPONENTS_SHARE = 4  # dimensions per component
 SAMPLE = 10_000  # vectors the components are computed from
@@ -27,7 +28,7 @@ class PrunedSearch:
         vectors: (N, D) of length 1, or zero.
     """
 
-    def __init__(self, vectors: NDArray[np.float32]) -> None:
+    def __init__(self, vectors: Floats32) -> None:
         self._vectors = vectors
         tensor = torch.from_numpy(vectors)
         sample = tensor[:: max(1, len(vectors) // SAMPLE)]
@@ -36,14 +37,14 @@ class PrunedSearch:
         n_components = max(1, vectors.shape[1] // COMPONENTS_SHARE)
         basis = directions[:, -n_components:]
         heads = tensor @ basis
-        self._basis: NDArray[np.float32] = basis.T.contiguous().numpy()  # (C, D)
-        self._heads: NDArray[np.float32] = heads.numpy()  # (N, C)
+        self._basis: Floats32 = basis.T.contiguous().numpy()  # (C, D)
+        self._heads: Floats32 = heads.numpy()  # (N, C)
         left = tensor.square().sum(1) - heads.square().sum(1)
-        self._tails: NDArray[np.float32] = left.clamp(min=0).sqrt().numpy()  # (N,)
+        self._tails: Floats32 = left.clamp(min=0).sqrt().numpy()  # (N,)
 
     def candidates(
-        self, query: NDArray[np.float32], k: int, *, exclude: int, slack: float
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        self, query: Floats32, k: int, *, exclude: int, slack: float
+    ) -> tuple[Ints, Floats32]:
         """Return every row that may be as near as the k-th nearest, in order, and its dot product.
 
         Args:
@@ -66,7 +67,7 @@ class PrunedSearch:
         return near, _products(self._vectors[near], query)
 
 
-def _products(rows: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
+def _products(rows: Floats32, vector: Floats32) -> Floats32:
     """Return the dot product of each row with a vector, in one thread.
 
     Memory bandwidth is the limit here, so threads gain nothing, and on a busy machine waiting for

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from glocal.arrays import Ints
 from glocal.companions.teacher.teacher_model import Teacher
 from glocal.companions.teacher.votes import Scopes
 from glocal.data.corpus import Corpus
@@ -101,9 +101,7 @@ def scope_recall(
     ]
 
 
-def _hits(
-    gold: Any, scopes: Scopes, band_of: NDArray[np.int64], *, n_bands: int
-) -> NDArray[np.int64]:
+def _hits(gold: Any, scopes: Scopes, band_of: Ints, *, n_bands: int) -> Ints:
     """Return the number of gold labels inside the scopes by band; first those in no band."""
     texts, ranks = np.nonzero(scopes.labels >= 0)
     width = max(gold.shape[1], int(scopes.labels.max(initial=0)) + 1)

@@ -24,14 +24,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from glocal.companions.companion import (
-    SCOPE,
-    SCOPE_WEIGHT,
-    Companion,
-    FitInputs,
-)
+from glocal.arrays import Floats32, Ints
+from glocal.companions.companion import SCOPE, SCOPE_WEIGHT, Companion, FitInputs
 from glocal.companions.teacher.known_labels import KnownLabels
 from glocal.companions.teacher.teacher_explanation import (
     AddedParent,
@@ -147,11 +142,7 @@ class Teacher(Companion):
         return digest.hexdigest()
 
     def features(
-        self,
-        corpus: Corpus,
-        *,
-        allowed: np.ndarray | None = None,
-        progress: Progress | None = None,
+        self, corpus: Corpus, *, allowed: np.ndarray | None = None, progress: Progress | None = None
     ) -> Arrays:
         """Return the scopes of a corpus's texts; `allowed` has no effect on them."""
         return _features(self.scopes(corpus, progress=progress))
@@ -179,7 +170,7 @@ class Teacher(Companion):
             )
         return found
 
-    def label_vectors(self, *, blank: bool = False) -> NDArray[np.float32]:
+    def label_vectors(self, *, blank: bool = False) -> Floats32:
         """Return the mean word vector of each label's description, (T, D)."""
         if blank:
             return np.zeros((len(self.known), self.vectors.dimensions), dtype=np.float32)
@@ -213,7 +204,7 @@ class Teacher(Companion):
         rows, similarities = self.nearest(texts, self.config.k)
         return self.scopes_from(rows, similarities)
 
-    def scopes_from(self, rows: NDArray[np.int64], similarities: NDArray[np.float32]) -> Scopes:
+    def scopes_from(self, rows: Ints, similarities: Floats32) -> Scopes:
         """Return the scopes that follow from the output of `nearest`."""
         return scopes_from_neighbours(
             rows,
@@ -224,9 +215,7 @@ class Teacher(Companion):
             sharpness=self.config.sharpness,
         )
 
-    def nearest(
-        self, texts: Sequence[str], k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def nearest(self, texts: Sequence[str], k: int) -> tuple[Ints, Floats32]:
         """Return the most similar training texts of each text, never one with the same content.
 
         Args:
@@ -328,24 +317,21 @@ def _features(scopes: Scopes) -> Arrays:
 
 def _index_words(
     train: Corpus,
-    rows: NDArray[np.int64],
+    rows: Ints,
     config: TeacherConfig,
     vectors: StaticVectors,
     report: Callable[[int], None],
 ) -> WordIndex:
     """Index the words of the texts at some rows."""
     index = WordIndex.of_texts(
-        train.iter_texts(BATCH_TEXTS),
-        vectors,
-        heaviest=config.heaviest,
-        progress=report,
+        train.iter_texts(BATCH_TEXTS), vectors, heaviest=config.heaviest, progress=report
     )
     return index if len(rows) == len(index) else index.keep(rows)
 
 
 def _index_vectors(
     train: Corpus,
-    rows: NDArray[np.int64],
+    rows: Ints,
     config: TeacherConfig,
     vectors: StaticVectors,
     report: Callable[[int], None],
@@ -362,7 +348,7 @@ def _index_vectors(
 
 def _embed_corpus(
     corpus: Corpus, vectors: StaticVectors, report: Callable[[int], None]
-) -> NDArray[np.float32]:
+) -> Floats32:
     """Return the vectors of all texts, computed once and memory-mapped."""
 
     def fill(arrays: Arrays) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from glocal.arrays import Ints
 from glocal.data.corpus import Corpus
 from glocal.data.duplicates import KEY_BYTES, exact_key, text_keys
 from glocal.vocabulary.label_space import LabelSpace
@@ -37,7 +38,7 @@ class IndexedTexts:
     @classmethod
     def of_corpus(
         cls, train: Corpus, labels: LabelSpace, *, n_labels: int
-    ) -> tuple[IndexedTexts, NDArray[np.int64]]:
+    ) -> tuple[IndexedTexts, Ints]:
         """Return the distinct texts of a corpus in order, and the position of each.
 
         Args:
@@ -61,7 +62,7 @@ class IndexedTexts:
         ids = train.ids
         return cls([ids[row] for row in first], keys[first], matrix), first
 
-    def find(self, texts: Sequence[str]) -> NDArray[np.int64]:
+    def find(self, texts: Sequence[str]) -> Ints:
         """Return the position of each text; -1 for texts that are not among these."""
         keys = np.frombuffer(b"".join(map(exact_key, texts)), dtype=KEY)
         ordered, order = self._ordered
@@ -69,7 +70,7 @@ class IndexedTexts:
         return np.where(ordered[places] == keys, order[places], -1)
 
     @cached_property
-    def _ordered(self) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+    def _ordered(self) -> tuple[NDArray[np.void], Ints]:
         order = np.argsort(self.keys)
         return self.keys[order], order
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from glocal.arrays import Floats32, Ints
 from glocal.errors import ModelError, require
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ FEW_QUERIES, MANY_TEXTS = 8, 5_000  # queries are searched one at a time if few,
 TRAINING_TEXTS_PER_LIST = 40
 INDEX_FILE, VECTORS_FILE, CENTRE_FILE = "index.faiss", "vectors.npy", "centre.npy"
 
-Rows = NDArray[np.int64]
-Similarities = NDArray[np.float32]
+Rows = Ints
+Similarities = Floats32
 
 
 class SimilarityIndex:
@@ -53,8 +53,8 @@ class SimilarityIndex:
 
     def __init__(
         self,
-        vectors: NDArray[np.float32],
-        centre: NDArray[np.float32],
+        vectors: Floats32,
+        centre: Floats32,
         *,
         kind: str = "exact",
         effort: int = 64,
@@ -69,7 +69,7 @@ class SimilarityIndex:
 
     @classmethod
     def of_embedded(
-        cls, embedded: NDArray[np.float32], *, centred: bool, kind: str = "exact", effort: int = 64
+        cls, embedded: Floats32, *, centred: bool, kind: str = "exact", effort: int = 64
     ) -> SimilarityIndex:
         """Build an index.
 
@@ -90,9 +90,7 @@ class SimilarityIndex:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def queries(
-        self, texts: Sequence[str], own: Rows, vectors: StaticVectors
-    ) -> NDArray[np.float32]:
+    def queries(self, texts: Sequence[str], own: Rows, vectors: StaticVectors) -> Floats32:
         """Return texts as vectors that this index compares, (n, D).
 
         Args:
@@ -107,12 +105,12 @@ class SimilarityIndex:
             found[new] = self.prepare(vectors.embed([texts[int(i)] for i in new]))
         return found
 
-    def prepare(self, embedded: NDArray[np.float32]) -> NDArray[np.float32]:
+    def prepare(self, embedded: Floats32) -> Floats32:
         """Scale vectors of texts to length 1 and centre them."""
         return _shifted(_unit(embedded), self.centre)
 
     def search(
-        self, queries: NDArray[np.float32], k: int, *, exclude: Rows | None = None
+        self, queries: Floats32, k: int, *, exclude: Rows | None = None
     ) -> tuple[Rows, Similarities]:
         """Return the nearest training texts of each text.
 
@@ -128,7 +126,7 @@ class SimilarityIndex:
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         similarities = np.zeros((len(queries), k), dtype=np.float32)
         size = max(1, min(MOST_QUERIES, len(queries), BLOCK_ELEMENTS // max(1, len(self))))
-        propose: Callable[[NDArray[np.float32], int, Rows], Rows] = self._propose_approximate
+        propose: Callable[[Floats32, int, Rows], Rows] = self._propose_approximate
         if self._approximate is None:
             # One buffer for the similarities of every block: new memory costs a fifth of the time.
             scratch = np.empty((size, len(self)), dtype=np.float32)
@@ -147,7 +145,7 @@ class SimilarityIndex:
         return PrunedSearch(self.vectors)
 
     def _propose_exact(
-        self, queries: NDArray[np.float32], k: int, exclude: Rows, *, scratch: Similarities
+        self, queries: Floats32, k: int, exclude: Rows, *, scratch: Similarities
     ) -> Rows:
         if len(queries) <= FEW_QUERIES and len(self) >= max(MANY_TEXTS, 4 * k):
             near = (
@@ -160,7 +158,7 @@ class SimilarityIndex:
         return self._propose_by_product(queries, k, exclude, scratch[: len(queries)])
 
     def _propose_by_product(
-        self, queries: NDArray[np.float32], k: int, exclude: Rows, scratch: Similarities
+        self, queries: Floats32, k: int, exclude: Rows, scratch: Similarities
     ) -> Rows:
         import torch
 
@@ -179,15 +177,13 @@ class SimilarityIndex:
         everything = np.arange(len(self))
         return _widen(proposed, positions, [_nearest(everything, scratch[p], k) for p in positions])
 
-    def _propose_approximate(self, queries: NDArray[np.float32], k: int, exclude: Rows) -> Rows:
+    def _propose_approximate(self, queries: Floats32, k: int, exclude: Rows) -> Rows:
         # Ranking by bytes is coarse; four times as many candidates contain the right ones.
         width = min(4 * k + SPARE, len(self))
         _, rows = self._approximate.search(np.ascontiguousarray(queries), width)
         return np.where(rows == exclude[:, None], -1, rows)
 
-    def _settle(
-        self, queries: NDArray[np.float32], proposed: Rows, k: int
-    ) -> tuple[Rows, Similarities]:
+    def _settle(self, queries: Floats32, proposed: Rows, k: int) -> tuple[Rows, Similarities]:
         """Return the k nearest candidates, by similarities in double precision."""
         exact = np.empty(proposed.shape)
         step = max(1, SETTLED_ELEMENTS // max(1, proposed.shape[1] * queries.shape[1]))
@@ -229,13 +225,13 @@ class SimilarityIndex:
         return cls(vectors, centre, kind=kind, effort=effort, approximate=approximate)
 
 
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def _unit(vectors: Floats32) -> Floats32:
     """Return vectors of length 1; zero vectors stay zero."""
     lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
-def _shifted(unit: NDArray[np.float32], centre: NDArray[np.float32]) -> NDArray[np.float32]:
+def _shifted(unit: Floats32, centre: Floats32) -> Floats32:
     """Return centred vectors of length 1; zero vectors stay zero."""
     known = np.any(unit, axis=1, keepdims=True)
     return _unit(np.where(known, unit - centre, 0)) if centre.any() else unit
@@ -272,7 +268,7 @@ def _faiss() -> Any:
     return require("faiss", extra="search", purpose="the approximate search (teacher.index)")
 
 
-def _build(vectors: NDArray[np.float32], kind: str) -> Any:
+def _build(vectors: Floats32, kind: str) -> Any:
     """Build a faiss index over the vectors, with one byte per dimension."""
     faiss = _faiss()
     n_lists = max(1, min(int(4 * len(vectors) ** 0.5), len(vectors) // TRAINING_TEXTS_PER_LIST))

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Floats, Floats32, Ints
+
 
 @dataclass(frozen=True)
 class Scopes:
@@ -27,19 +29,13 @@ class Scopes:
     """
 
     labels: NDArray[np.int32]
-    weights: NDArray[np.float32]
+    weights: Floats32
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-def vote(
-    rows: NDArray[np.int64],
-    similarities: NDArray[np.float32],
-    label_matrix: Any,
-    *,
-    sharpness: float = 1.0,
-) -> Any:
+def vote(rows: Ints, similarities: Floats32, label_matrix: Any, *, sharpness: float = 1.0) -> Any:
     """Return the votes for the labels of each text.
 
     Args:
@@ -63,8 +59,8 @@ def vote(
 
 
 def scopes_from_neighbours(
-    rows: NDArray[np.int64],
-    similarities: NDArray[np.float32],
+    rows: Ints,
+    similarities: Floats32,
     label_matrix: Any,
     *,
     parent_matrix: Any = None,
@@ -95,8 +91,8 @@ def scopes_from_neighbours(
 def _ranked(
     texts: NDArray[Any],
     places: NDArray[Any],
-    weights: NDArray[np.float64],
-    support: NDArray[np.float64],
+    weights: Floats,
+    support: Floats,
     *,
     n_texts: int,
     size: int,

@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Floats32, Ints
 from glocal.encoders.static import StaticVectors
 from glocal.errors import ModelError
 
 QUERIES = 256  # looked up at a time
 FILES = {"data": "words.npy", "indices": "word-places.npy", "indptr": "word-offsets.npy"}
 
-Rows = NDArray[np.int64]
-Similarities = NDArray[np.float32]
+Rows = Ints
+Similarities = Floats32
 
 
 class WordIndex:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import Floats32
 from glocal.data.atomic import atomic_write
 from glocal.lab.baselines.baseline import LinearBaseline, Say
 from glocal.metrics.topk_order import sort_topk
@@ -25,7 +26,7 @@ from glocal.ranking.predictions import Predictions
 LABELS_PER_MESSAGE = 64
 SCORES_AT_A_TIME = 1 << 22  # elements of a dense block of texts × labels
 
-Weights = tuple[NDArray[np.int32], NDArray[np.float32], float]
+Weights = tuple[NDArray[np.int32], Floats32, float]
 
 
 class LinearSVM(LinearBaseline):
@@ -104,9 +105,7 @@ def _learn_labels(
         yield from pool.map(learn, range(by_label.shape[1]))
 
 
-def _matrix(
-    columns: list[NDArray[np.int32]], values: list[NDArray[np.float32]], n_features: int
-) -> Any:
+def _matrix(columns: list[NDArray[np.int32]], values: list[Floats32], n_features: int) -> Any:
     """Make a CSR matrix (features, labels) from the kept weights of each label."""
     from scipy.sparse import csc_matrix
 
