@@ -93,3 +93,67 @@ def test_result_is_plain_for_json():
 def test_what_cannot_be_compared_is_refused(a, b, options):
     with pytest.raises(ValueError, match=r"at least one|between 0 and 1|finite"):
         paired_bootstrap(a, b, **options)
+
+
+def test_by_default_ten_thousand_draws_and_95_per_cent():
+    rng = np.random.default_rng(0)
+    a = rng.normal(0.0, 1.0, 40)
+    found = paired_bootstrap(a, np.zeros(40))
+    assert (found.samples, found.confidence) == (10_000, 0.95)
+    assert found == paired_bootstrap(a, np.zeros(40), samples=10_000, seed=0, confidence=0.95)
+    narrow = paired_bootstrap(a, np.zeros(40), confidence=0.5)
+    assert found.low < narrow.low < narrow.high < found.high
+    assert paired_bootstrap([1.0, 2.0], [0.0, 0.0], samples=1).samples == 1
+
+
+def test_the_p_value_is_twice_the_rarer_side():
+    # Of the four equally likely draws of two documents two sum to 0, one is above and one below.
+    found = paired_bootstrap([1.0, -1.0], [0.0, 0.0], samples=4000)
+    assert found.p_value == 1.0
+    certain = paired_bootstrap([1.0, 1.0], [0.0, 0.0], samples=9)
+    assert certain.p_value == pytest.approx(2 / 10)
+    worse = paired_bootstrap([0.0, 0.0], [1.0, 1.0], samples=9)
+    assert worse.p_value == pytest.approx(2 / 10)
+    mixed = paired_bootstrap([1.0, 1.0, -0.5], [0.0, 0.0, 0.0], samples=20_000)
+    # At or below 0 are the draws with the third document twice (equal) or three times: 7 of 27.
+    assert mixed.p_value == pytest.approx(2 * 7 / 27, abs=0.02)
+
+
+def test_a_draw_without_attainable_gain_scores_zero():
+    a = DocumentScores(np.array([1.0, 0.0]), np.array([1.0, 0.0]))
+    b = DocumentScores(np.array([0.0, 0.0]), np.array([1.0, 0.0]))
+    found = paired_bootstrap(a, b, samples=500)
+    assert found.low == 0.0
+    assert found.high == 1.0
+
+
+def test_every_draw_has_as_many_documents_as_there_are(monkeypatch):
+    rng = np.random.default_rng(0)
+    for sizes in (np.array([1, 2, 1]), np.array([40, 60])):  # one by one, and grouped
+        for block in (1 << 22, 1, 10):
+            monkeypatch.setattr(bootstrap, "_BLOCK", block)
+            drawn = np.concatenate(list(bootstrap._draw_counts(sizes, 300, rng)))
+            assert drawn.shape == (300, len(sizes))
+            assert (drawn.sum(axis=1) == sizes.sum()).all()
+            np.testing.assert_allclose(drawn.mean(axis=0), sizes, rtol=0.2)
+
+
+@pytest.mark.parametrize("confidence", [0.0, -0.1, 1.5])
+def test_a_confidence_outside_zero_and_one_is_refused(confidence):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        paired_bootstrap([1.0], [0.0], confidence=confidence)
+
+
+@pytest.mark.parametrize(("a", "b"), [([1.0, 2.0], [1.0]), ([], [1.0]), ([1.0], [])])
+def test_the_documents_must_be_the_same(a, b):
+    with pytest.raises(ValueError, match="same documents"):
+        paired_bootstrap(a, b)
+
+
+def test_scores_are_vectors_of_one_length():
+    for numerators, denominators in ((np.ones(2), np.ones(3)), (np.ones((2, 2)), np.ones((2, 2)))):
+        with pytest.raises(ValueError, match="one length"):
+            DocumentScores(numerators, denominators)
+    assert np.isnan(DocumentScores(np.zeros(2), np.zeros(2)).value)
+    some = DocumentScores(np.array([1.0, 2.0]), np.array([2.0, 4.0])).take(np.array([1]))
+    assert (some.numerators.tolist(), some.denominators.tolist()) == ([2.0], [4.0])

@@ -9,7 +9,15 @@ from scipy import sparse
 
 from glocal.metrics.gold import best_weights, hit_matrix, prepare_gold
 from glocal.metrics.propensity import inverse_propensity, psndcg_at_k, psp_at_k, weigh
-from glocal.metrics.ranking import judge, ndcg_at_k, precision_at_k, r_precision_at_k, recall_at_k
+from glocal.metrics.ranking import (
+    discounts,
+    ideal_discounts,
+    judge,
+    ndcg_at_k,
+    precision_at_k,
+    r_precision_at_k,
+    recall_at_k,
+)
 
 RANKING = [precision_at_k, recall_at_k, r_precision_at_k, ndcg_at_k]
 K = 5
@@ -154,6 +162,54 @@ def test_k_must_be_positive_and_within_the_depth():
         psp_at_k(weigh(judged, np.ones(1), depth=1), 2)
     with pytest.raises(ValueError, match="n_columns"):
         weigh(judged, np.ones(0), depth=1)
+
+
+def test_discounts_are_inverse_logarithms_of_the_rank():
+    np.testing.assert_allclose(discounts(3), [1, 1 / np.log2(3), 1 / 2])
+    ideal = ideal_discounts(np.array([1, 2, 9]), 3)
+    np.testing.assert_allclose(ideal, [1, 1 + 1 / np.log2(3), 1.5 + 1 / np.log2(3)])
+
+
+def test_weights_by_the_formula_of_jain_et_al():
+    # One training text is enough, and without n_columns there is a weight for each count.
+    assert inverse_propensity([0, 1], 1).tolist() == [1, 1]
+    found = inverse_propensity([0, 9], 100)
+    expected = [1 + (np.log(100) - 1) * 2.5**0.55 * (n + 1.5) ** -0.55 for n in (0, 9)]
+    np.testing.assert_allclose(found, expected)
+
+
+def test_gains_are_the_weights_of_hits_alone():
+    judged = judge(np.array([[1, 0, -1], [0, 1, 2]]), csr([[0, 2], [1, 2]], 3))
+    weighted = weigh(judged, np.array([1.0, 2.0, 4.0]), depth=2)
+    assert weighted.gains.tolist() == [[0, 1], [0, 2]]
+    assert weighted.best.tolist() == [[4, 1], [4, 2]]
+    assert weighted.sizes.tolist() == [2, 2]
+    given = weigh(judged, np.ones(3), depth=2, best=weighted.best)
+    assert given.best is weighted.best
+    psp = psp_at_k(weighted, 2)
+    assert psp.numerators.tolist() == [0.5, 1.0]
+    assert psp.denominators.tolist() == [2.5, 3.0]
+    psndcg = psndcg_at_k(weighted, 2)
+    ideal, second = 1 + 1 / np.log2(3), 1 / np.log2(3)
+    np.testing.assert_allclose(psndcg.numerators, [second / ideal, 2 * second / ideal])
+    np.testing.assert_allclose(psndcg.denominators, np.array([4 + second, 4 + 2 * second]) / ideal)
+
+
+def test_the_smallest_and_the_largest_label_may_be_predicted():
+    judged = judge(np.array([[0, 1], [-1, 1]]), csr([[0], [1]], 2))
+    assert judged.hits.tolist() == [[True, False], [False, True]]
+    assert hit_matrix(np.array([[0], [1]]), csr([[], []], 2)).tolist() == [[False], [False]]
+    assert judged.gold.n_columns == 2
+    with pytest.raises(ValueError, match="depth"):
+        psp_at_k(weigh(judged, np.ones(2), depth=1), 0)
+
+
+def test_scores_of_documents_with_gold_are_selected():
+    judged = judge(np.array([[0], [1], [0]]), csr([[0], [], [1]], 2))
+    scores = np.array([[0.1], [0.2], [0.3]])
+    assert judged.kept_scores(scores).tolist() == [[0.1], [0.3]]
+    whole = judge(np.array([[0]]), csr([[0]], 2))
+    assert whole.kept_scores(scores[:1]).tolist() == [[0.1]]
 
 
 # --- against napkinxc ------------------------------------------------------------------------

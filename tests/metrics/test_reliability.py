@@ -59,3 +59,24 @@ def test_ranges_compare_means_with_outcomes():
     empty = score_ranges(np.array([0.9]), np.array([True]))[0]
     assert empty.n == 0
     assert np.isnan(empty.mean)
+
+
+def test_the_upper_end_of_a_range_belongs_to_the_next():
+    edges = np.array([0.001, 0.01, 0.1, 0.5, 1.0])
+    found = score_ranges(edges, np.ones(5, dtype=bool))
+    assert [(r.low, r.high) for r in found] == [(0.001, 0.01), (0.01, 0.1), (0.1, 0.5), (0.5, 1)]
+    assert [r.n for r in found] == [1, 1, 1, 2]
+    assert [r.mean for r in found] == [0.001, 0.01, 0.1, 0.75]
+    empty = score_ranges(np.array([0.0009]), np.array([True]))
+    assert [r.n for r in empty] == [0, 0, 0, 0]
+    assert np.isnan([r.observed for r in empty]).all()
+
+
+def test_fifteen_bins_by_default_each_with_its_lower_edge():
+    scores = np.array([[0.0, 1 / 15 + 1e-12], [0.99, 1.0]])
+    found = expected_calibration_error(scores, np.array([[False, True], [True, True]]))
+    assert found.bins == 15
+    assert found.counts.tolist() == [1, 1, *[0] * 12, 2]
+    np.testing.assert_allclose(found.confidence[[0, 1, -1]], [0, 1 / 15, 0.995])
+    assert found.accuracy[[0, 1, -1]].tolist() == [0, 1, 1]
+    assert found.value == pytest.approx((14 / 15 + 2 * 0.005) / 4)

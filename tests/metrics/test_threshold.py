@@ -55,3 +55,11 @@ def test_agrees_with_napkinxc():
 def test_scores_of_another_shape_are_refused():
     with pytest.raises(ValueError, match="shape"):
         micro_scores(judge(INDICES, GOLD), SCORES[:2], 0.5)
+
+
+def test_an_empty_list_of_predictions_is_complete():
+    micro = micro_scores(judge(np.empty((1, 0), dtype=np.int64), GOLD[:1]), SCORES[:1, :0], 0.5)
+    assert (micro.precision, micro.recall, micro.saturated) == (0, 0, 0)
+    assert micro.threshold == 0.5
+    assert micro.f1.denominators.tolist() == [2.0]
+    assert micro.f1.numerators.tolist() == [0.0]

@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
-from glocal.ranking.calibration_curve import CalibrationCurve, fit_curve
+from glocal.ranking.calibration_curve import (
+    CalibrationCurve,
+    _bends,
+    _hats,
+    _heights,
+    fit_curve,
+    summed_pairs,
+)
 
 
 def sigmoid(x):
@@ -90,3 +98,101 @@ def test_stored_and_read_again():
 def test_what_does_not_rise_is_refused(knots, heights):
     with pytest.raises(ValueError, match="rising"):
         CalibrationCurve(tuple(map(float, knots)), tuple(map(float, heights)))
+
+
+# --- one fit to the last digit ---------------------------------------------------------------
+
+BENT_KNOTS = [-6.0, -4.05, -3.4, -3.1, -2.8, -2.5, -2.15, -1.85, -1.55, -1.2, -0.85, -0.1, 0.6, 1.3]
+BENT_KNOTS += [2.0, 2.75, 3.45, 4.0]
+BENT_HEIGHTS = [-8.563946218, -5.483585989, -4.437002341, -3.958455443, -3.479360716, -2.999849986]
+BENT_HEIGHTS += [-2.44060765, -1.958982493, -1.486761766, -0.896596511, -0.477704576, 0.023973877]
+BENT_HEIGHTS += [0.521126488, 1.009237164, 1.500321676, 2.026336606, 2.52095733, 2.934071058]
+
+
+def bent():
+    """Pairs on a grid that are gold exactly as often as a bent line says, rare ones at the top."""
+    x = np.linspace(-6, 4, 201)
+    return x, sigmoid(np.where(x < -1, 1.6 * x + 1, 0.7 * x + 0.1)), np.round(400 * np.exp(-x / 2))
+
+
+def test_the_same_pairs_give_the_same_curve_as_ever():
+    x, hits, weights = bent()
+    curve = fit_curve(x, hits, weights.clip(20))
+    np.testing.assert_allclose(curve.knots, BENT_KNOTS, atol=1e-9)
+    np.testing.assert_allclose(curve.heights, BENT_HEIGHTS, atol=2e-7)
+    assert curve.rank_slope == 0.0
+
+
+def test_the_same_pairs_with_ranks_give_the_same_curve_as_ever():
+    x, ranks = np.repeat(bent()[0], 5), np.tile(np.arange(1.0, 6.0), 201)
+    weights = np.repeat(bent()[2].clip(20), 5)
+    curve = fit_curve(x, sigmoid(x - 0.5 * np.log(ranks) - 0.3), weights, ranks)
+    assert curve.rank_slope == 0.5
+    assert len(curve.knots) == 21
+    np.testing.assert_allclose(curve.knots[:3], [-6.804718956, -5.699926452, -5.199926510])
+    np.testing.assert_allclose(curve.heights[:3], [-7.103873708, -6.000004497, -5.499781394])
+    np.testing.assert_allclose(curve.heights[-2:], [3.001888056, 3.712535697])
+
+
+def test_heights_minimise_log_loss_bends_and_the_pull_to_the_identity():
+    x = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
+    gold, weights = np.array([1.0, 2.0, 3.0, 4.0, 4.0]), np.array([10.0, 8.0, 6.0, 5.0, 4.5])
+    knots = np.array([-2.0, -0.5, 0.5, 2.0])
+    basis = _hats(x, knots)
+    np.testing.assert_allclose(basis @ knots, x)  # linear functions are met exactly
+    assert basis[2].tolist() == [0, 0.5, 0.5, 0]
+    bends = np.array([[2 / 3, -5 / 3, 1, 0], [0, 1, -5 / 3, 2 / 3]])
+
+    def objective(heights):
+        z = basis @ heights
+        loss = weights @ np.logaddexp(0, z) - gold @ z
+        return loss + ((bends @ heights) ** 2).sum() + 0.25 * ((heights - knots) ** 2).sum()
+
+    best = minimize(objective, knots, tol=1e-12).x
+    np.testing.assert_allclose(_heights(knots, basis, gold, weights), best, atol=1e-5)
+
+
+def test_bends_are_differences_of_slopes_by_the_narrower_side():
+    expected = [[1.0, -1.5, 0.5, 0.0], [0.0, 0.5, -1.5, 1.0]]
+    np.testing.assert_allclose(_bends(np.array([0.0, 1.0, 3.0, 4.0])), expected)
+    assert _bends(np.array([0.0, 1.0])).shape == (0, 2)
+
+
+def test_probabilities_sum_to_the_gold_labels_of_the_pairs():
+    x, hits, weights = bent()
+    weights = weights.clip(20)
+    p = sigmoid(fit_curve(x, hits, weights)(x))
+    # Pairs are summed in bins of log-odds, so not to the last digit.
+    assert weights @ p == pytest.approx(weights @ hits, rel=1e-6)
+    few = weights / 400  # below 50 gold labels nothing is corrected
+    p = sigmoid(fit_curve(x, hits, few)(x))
+    assert few @ hits < 50
+    assert abs(few @ p - few @ hits) > 1e-3
+
+
+def test_heights_always_rise():
+    x = np.repeat([-3.0, -1.0, 1.0, 3.0], 100)
+    hits = np.repeat([0.9, 0.5, 0.2, 0.05], 100)  # the higher the score, the rarer the gold label
+    curve = fit_curve(x, hits)
+    assert (np.diff(curve.heights) >= 0.02 * np.diff(curve.knots) - 1e-12).all()
+    assert curve(np.array([3.0]))[0] - curve(np.array([-3.0]))[0] == pytest.approx(0.12, abs=1e-6)
+
+
+def test_pairs_of_one_bin_are_summed():
+    x = np.array([0.001, 0.003, 0.012, -0.5])
+    odds, gold, weights = summed_pairs(x, np.array([1.0, 0.0, 2.0, 0.5]), np.array([1.0, 3, 2, 1]))
+    np.testing.assert_allclose(odds, [-0.5, 0.0025, 0.012])
+    assert gold.tolist() == [0.5, 1.0, 2.0]
+    assert weights.tolist() == [1, 4, 2]
+
+
+def test_beyond_its_knots_a_curve_goes_on_straight():
+    curve = CalibrationCurve((0.0, 1.0, 3.0), (0.0, 2.0, 3.0), rank_slope=0.5)
+    np.testing.assert_allclose(curve(np.array([-1.0, 0.5, 1.0, 2.0, 5.0])), [-2, 1, 2, 2.5, 4])
+    assert curve(np.array([1.0]), np.e)[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("slope", [-0.5, np.nan])
+def test_ranks_never_raise_a_score(slope):
+    with pytest.raises(ValueError, match="rising"):
+        CalibrationCurve((0.0, 1.0), (0.0, 1.0), slope)

@@ -39,3 +39,27 @@ def test_the_sampled_loss_is_an_unbiased_estimate_of_the_full_one():
         estimates.append(float(bce_candidates(z, found.targets, found.weights)))
     error = np.std(estimates) / np.sqrt(len(estimates))
     assert abs(np.mean(estimates) - float(full)) < 4 * error
+
+
+def test_draws_depend_on_seed_step_and_position_alone():
+    asked = {"n_random": 4, "n_labels": 1000}
+    found = draw_candidates(batch_of([[-1]] * 6), None, seed=(3, 7), **asked)
+    assert found.labels[[0, 5], 1:].tolist() == [[1, 487, 820, 382], [600, 188, 422, 880]]
+    other = draw_candidates(batch_of([[-1]] * 6), None, seed=(3, 8), **asked)
+    assert not torch.equal(found.labels, other.labels)
+
+
+def test_drawn_labels_stand_for_all_that_are_not_known():
+    batch = batch_of([[0, 1], [2, -1]])
+    hard = torch.tensor([[2, 3], [3, -1]])
+    found = draw_candidates(batch, hard, n_random=20, n_labels=8, seed=(0, 0))
+    assert found.labels.shape == found.targets.shape == found.weights.shape == (2, 24)
+    assert found.weights[:, :4].tolist() == [[1, 1, 1, 1], [1, 0, 1, 0]]
+    assert found.targets[:, :4].tolist() == [[1, 1, 0, 0], [1, 0, 0, 0]]
+    assert not found.targets[:, 4:].any()
+    np.testing.assert_allclose(found.weights[:, 4:].sum(1), [4, 6], rtol=1e-6)
+
+
+def test_draws_that_are_all_known_have_no_weight():
+    found = draw_candidates(batch_of([[0]]), None, n_random=3, n_labels=1, seed=(0, 0))
+    assert found.weights.tolist() == [[1, 0, 0, 0]]
