@@ -58,10 +58,12 @@ class Companion(ABC):
     Attributes:
         folder: Its folder inside the model directory.
         reads_word_vectors: Whether it is fitted on static word vectors.
+        feeds_training: Whether training reads it; otherwise it may be fitted meanwhile.
     """
 
     folder: ClassVar[str]
     reads_word_vectors: ClassVar[bool] = False
+    feeds_training: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod

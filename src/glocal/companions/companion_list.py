@@ -53,14 +53,22 @@ class Companions(tuple[Companion, ...]):
     __slots__ = ()
 
     @classmethod
-    def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> Companions:
-        """Fit the companions of a recipe, one after another.
+    def fit(
+        cls,
+        inputs: FitInputs,
+        *,
+        kinds: Iterable[type[Companion]] | None = None,
+        progress: StagedProgress | None = None,
+    ) -> Companions:
+        """Fit companions one after another.
 
         Args:
             inputs: Training texts, labels and settings.
+            kinds: The companions; by default all that the recipe's experts read.
             progress: Returns the progress callback of a stage.
         """
-        return cls(kind.fit(inputs, progress=progress) for kind in companions_of(inputs.recipe))
+        kinds = companions_of(inputs.recipe) if kinds is None else kinds
+        return cls(kind.fit(inputs, progress=progress) for kind in kinds)
 
     def features(
         self,

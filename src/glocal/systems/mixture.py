@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -83,7 +84,18 @@ class ExpertMixture(ExpertRanker, System):
     def _experts(self) -> Iterator[Expert]:
         for expert in self.experts:
             assert isinstance(expert, Expert)
-            yield expert
+            if expert.name in self.expert_names:
+                yield expert
+
+    @contextlib.contextmanager
+    def only_trained(self) -> Iterator[None]:
+        """Leave out the experts that the training loss does not include, within the block."""
+        every = self.expert_names
+        self.expert_names = [expert.name for expert in self._trained()] or every
+        try:
+            yield
+        finally:
+            self.expert_names = every
 
     @property
     def proposer(self) -> DocumentExpert | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,9 @@ from glocal.ranking.expert_topk import ExpertRanker
 from glocal.ranking.pool import Pool, distinct_labels
 from glocal.ranking.predictions import Predictions
 from glocal.ranking.ranker import Ranker
+from glocal.systems.mixture import ExpertMixture
 from glocal.train.engine import Engine
+from glocal.train.later_companions import LaterCompanions
 from glocal.train.loop import DevScores
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -58,6 +60,7 @@ class DevEvaluator:
         labels: The label space.
         engine: Where the run computes.
         recipe: The settings.
+        later: Companions whose features are there at the end of the run.
     """
 
     def __init__(
@@ -68,9 +71,11 @@ class DevEvaluator:
         *,
         engine: Engine,
         recipe: Recipe,
+        later: LaterCompanions | None = None,
     ) -> None:
         self.system, self.documents, self.labels = system, documents, labels
         self.engine, self.recipe, self.gold = engine, recipe, documents.gold
+        self._later = later
 
     def predictions(
         self,
@@ -105,7 +110,7 @@ class DevEvaluator:
             batch_size=2 * self.recipe.train.batch_size,
             positions=mine,
             experts=experts,
-            autocast=contextlib.nullcontext if exact else engine.autocast,
+            autocast=nullcontext if exact else engine.autocast,
         )
         if engine.world == 1:
             return found
@@ -114,8 +119,10 @@ class DevEvaluator:
         return Predictions.concat([piece for _, piece in pieces]).take(order)
 
     def __call__(self) -> DevScores:
-        """Return the scores of the model as it is."""
-        return self._scores(self.predictions())
+        """Return the scores of the experts in training, as they are."""
+        system = self.system
+        with system.only_trained() if isinstance(system, ExpertMixture) else nullcontext():
+            return self._scores(self.predictions())
 
     def _scores(self, found: Predictions) -> DevScores:
         return DevScores(
@@ -133,6 +140,9 @@ class DevEvaluator:
 
     def final(self) -> Outcome:
         """Fit weights, calibration and decision of the chosen model, and report on it."""
+        if self._later is not None and (features := self._later.dev_features):
+            known = {**self.documents.companion_features, **features}
+            self.documents = replace(self.documents, companion_features=known)
         found = self.predictions(exact=True)
         if self.recipe.combine == "weights" and isinstance(self.system, ExpertRanker):
             best = self._combine(found)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from glocal.companions.companion import FitInputs
-from glocal.companions.companion_list import Companions, word_vectors
+from glocal.companions.companion_list import Companions, companions_of, word_vectors
 from glocal.config import Recipe
 from glocal.config.rules import DataFacts, data_problems
 from glocal.data.corpus import Corpus
@@ -20,6 +20,7 @@ from glocal.errors import ConfigError, DataError
 from glocal.progress import Progress, StagedProgress
 from glocal.train.context import RunContext, throttled_progress
 from glocal.train.engine import Engine
+from glocal.train.later_companions import LaterCompanions
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import label_texts
@@ -39,9 +40,10 @@ class RunInputs:
         dev: Texts to choose weights on.
         labels: The label space.
         vectors: Word vectors, where the recipe reads them.
-        companions: The fitted models of raw texts.
-        train_features: Companions' features of the training texts.
-        dev_features: Companions' features of dev.
+        companions: The models of raw texts that were fitted first.
+        train_features: Their features of the training texts.
+        dev_features: Their features of dev.
+        later: Models of raw texts that are fitted while the network trains.
         label_texts: Names and descriptions of the labels, where the recipe uses them.
     """
 
@@ -52,7 +54,13 @@ class RunInputs:
     companions: Companions
     train_features: Mapping[str, np.ndarray]
     dev_features: Mapping[str, np.ndarray]
+    later: LaterCompanions
     label_texts: Sequence[str] | None = None
+
+    @property
+    def all_companions(self) -> Companions:
+        """Every companion of the model; waits for those that are still being fitted."""
+        return Companions([*self.companions, *self.later.companions])
 
 
 def build_label_space(recipe: Recipe, train: Corpus, table: LabelTable | None) -> LabelSpace:
@@ -71,6 +79,7 @@ def gather_inputs(
     context: RunContext,
     *,
     watch: StagedProgress | None = None,
+    overlap: bool = False,
 ) -> RunInputs:
     """Fit the companions on the raw texts, and compute their features of all texts.
 
@@ -81,6 +90,7 @@ def gather_inputs(
         table: Names, descriptions and parents of labels.
         context: Where the run computes and reports.
         watch: Also receives the progress of the companions' fit.
+        overlap: Fit companions that training does not read in another process meanwhile.
     """
     engine, listener = context.engine, context.listener
     labels = build_label_space(recipe, train, table)
@@ -89,15 +99,19 @@ def gather_inputs(
     listener.on_message(f"{len(train):,} texts, {len(labels):,} labels; {engine.describe()}")
     report = throttled_progress(listener)
     vectors = word_vectors(recipe, train, table, progress=report("word vectors trained, passes"))
+    inputs, kinds = FitInputs(recipe, train, labels, table, vectors), companions_of(recipe)
+    later = [kind for kind in kinds if overlap and not kind.feeds_training]
+    waiting = LaterCompanions(later, inputs, dev, listener)
     with _main_process_first(engine):
-        companions = Companions.fit(
-            FitInputs(recipe, train, labels, table, vectors), progress=_both(report, watch)
-        )
+        first = [kind for kind in kinds if kind not in later]
+        companions = Companions.fit(inputs, kinds=first, progress=_both(report, watch))
     with _main_process_first(engine):
         progress = report("texts read by the companions")
         train_features = companions.training_features(train, progress=progress)
         dev_features = {} if dev is None else companions.features(dev, progress=progress)
-    return RunInputs(train, dev, labels, vectors, companions, train_features, dev_features, texts)
+    return RunInputs(
+        train, dev, labels, vectors, companions, train_features, dev_features, waiting, texts
+    )
 
 
 def _check_data(

@@ -70,7 +70,7 @@ def train_members(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext
         _join_logs(folder, count)
     tokenizer, labels = run.tokenizer, inputs.labels
     return StoredModel(
-        ensemble, recipe, labels, tokenizer, **vars(outcome), companions=inputs.companions
+        ensemble, recipe, labels, tokenizer, **vars(outcome), companions=inputs.all_companions
     )
 
 
@@ -145,6 +145,7 @@ def _measure(
             inputs.labels,
             engine=run.context.engine,
             recipe=run.recipe,
+            later=inputs.later,
         )
     together = RunState(
         run.fingerprint,

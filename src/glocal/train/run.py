@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from glocal.config import Recipe
-from glocal.config.resolve import ResolvedRecipe, check
+from glocal.config.expert_names import ENCODER_KINDS, expert_kinds
+from glocal.config.resolve import CheckedRecipe, ResolvedRecipe, check
 from glocal.data.atomic import exclusive
 from glocal.data.corpus import Corpus
 from glocal.encoders.read_facts import read_encoder_facts
@@ -118,11 +119,20 @@ def fit(
     seed_everything(recipe.train.seed, 0)
     context = RunContext(engine, folder, listener, resume, started)
     watch = BudgetWatch(checked.budget, started, listener.on_message)
-    inputs = gather_inputs(checked.draft, train, dev, label_table, context, watch=watch)
-    plan = decide(checked, inputs, context)
-    members = plan.recipe.train.members
-    _check_kind(folder, members=members)
-    model = (train_members if members > 1 else _train_alone)(plan.recipe, inputs, context)
+    inputs = gather_inputs(
+        checked.draft,
+        train,
+        dev,
+        label_table,
+        context,
+        watch=watch,
+        overlap=_leaves_cores_idle(checked, engine),
+    )
+    with contextlib.closing(inputs.later):
+        plan = decide(checked, inputs, context)
+        members = plan.recipe.train.members
+        _check_kind(folder, members=members)
+        model = (train_members if members > 1 else _train_alone)(plan.recipe, inputs, context)
     seconds = time.monotonic() - started
     model.metrics = {**model.metrics, **plan.outcome(seconds, listener)}
     if engine.is_main:
@@ -141,8 +151,15 @@ def _train_alone(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext)
     outcome = final_outcome(run.evaluator, state)
     tokenizer, labels = run.tokenizer, inputs.labels
     return StoredModel(
-        run.system, recipe, labels, tokenizer, **vars(outcome), companions=inputs.companions
+        run.system, recipe, labels, tokenizer, **vars(outcome), companions=inputs.all_companions
     )
+
+
+def _leaves_cores_idle(checked: CheckedRecipe, engine: Engine) -> bool:
+    """Whether a network trains on a GPU, and no plan depends on the companions' time."""
+    encodes = bool(expert_kinds(checked.draft.experts) & ENCODER_KINDS)
+    alone = engine.world == 1 and not checked.is_open
+    return encodes and alone and engine.device.type == "cuda"
 
 
 def _check_kind(folder: RunFolder, *, members: int) -> None:

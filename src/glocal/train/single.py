@@ -79,7 +79,9 @@ def set_up(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> Si
     sets = [(inputs.train, data.gold)]
     if (dev := inputs.dev) is not None:
         collator = documents(dev, inputs.dev_features)
-        evaluator = DevEvaluator(system, collator, labels, engine=engine, recipe=recipe)
+        evaluator = DevEvaluator(
+            system, collator, labels, engine=engine, recipe=recipe, later=inputs.later
+        )
         sets.append((dev, evaluator.gold))
     fingerprint = _fingerprint(recipe, engine, sets, inputs.companions)
     return SingleRun(recipe, system, tokenizer, data, evaluator, fingerprint, context)

@@ -48,6 +48,7 @@ class SparseCompanion(Companion):
     """
 
     folder: ClassVar[str] = "sparse"
+    feeds_training: ClassVar[bool] = False
 
     model: SparseModel
     counts: np.ndarray
