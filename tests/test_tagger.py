@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.exceptions import SkipTestWarning
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
 from sklearn.pipeline import Pipeline
 from sklearn.utils import estimator_checks as checks
 from sklearn.utils import get_tags
@@ -251,8 +252,25 @@ def test_indicator_matrix(form):
     texts, matrix = indicator()
     model = tagger().fit(texts, form(matrix))
     found = model.predict(texts[:3], k=2)
-    assert set(model.classes_) == set(range(matrix.shape[1]))
-    assert all(isinstance(label, int) for row in found for label in row)
+    assert list(model.classes_) == list(range(matrix.shape[1]))
+    assert sparse.issparse(found) == sparse.issparse(form(matrix))
+    dense = found.toarray() if sparse.issparse(found) else found
+    assert dense.shape == (3, matrix.shape[1])
+    assert (dense.sum(axis=1) == 2).all()
+    assert np.flatnonzero(dense[0]).tolist() == sorted(model.predict(texts[0], k=2))
+    assert model.predict_proba(texts[:3], k=2).shape == dense.shape
+
+
+def test_columns_that_never_occur_in_training_keep_their_place(tmp_path):
+    texts, matrix = indicator()
+    wide = np.concatenate([np.zeros_like(matrix[:, :1]), matrix, matrix[:, :0]], axis=1)
+    model = tagger().fit(texts, wide)
+    loaded = Tagger.load(model.save(tmp_path / "m"))
+    for each in (model, loaded, pickle.loads(pickle.dumps(model))):
+        found = each.predict(texts[:4], k=1)
+        assert found.shape == (4, wide.shape[1])
+        assert not found[:, 0].any()
+        assert each.predict(texts[0], k=1) == [int(np.argmax(found[0]))]
 
 
 def test_a_sparse_matrix_is_left_as_it_was():
@@ -275,7 +293,11 @@ def test_a_table_of_indicators_has_its_columns_as_labels():
     texts, matrix = indicator()
     names = [f"label {column}" for column in range(matrix.shape[1])]
     model = tagger().fit(pd.Series(texts), pd.DataFrame(matrix, columns=names))
-    assert set(model.classes_) == set(names)
+    assert list(model.classes_) == names
+    found = model.predict(texts[:3], k=1)
+    assert isinstance(found, pd.DataFrame)
+    assert list(found.columns) == names
+    assert found.loc[0, model.predict(texts[0], k=1)[0]] == 1
 
 
 def test_a_label_table_may_be_a_file(tmp_path):
@@ -486,6 +508,19 @@ def test_grid_search():
     search = GridSearchCV(tagger(), grid, cv=2).fit(texts, labels)
     assert search.best_score_ == max(search.cv_results_["mean_test_score"])
     assert search.best_estimator_.predict(["the red cat"], k=1)
+
+
+def test_scorers_and_cross_validation_take_an_indicator_matrix():
+    texts, matrix = indicator()
+    model = Tagger("fast", random_state=0)
+    scores = cross_validate(model, texts, matrix, cv=2, scoring=["f1_micro"])
+    assert scores["test_f1_micro"].min() > 0.5
+    searched = GridSearchCV(model, {"k": [1, 2]}, cv=2, scoring="f1_micro").fit(texts, matrix)
+    assert searched.best_score_ > 0.5
+    chances = cross_val_predict(model, texts, matrix, cv=2, method="predict_proba")
+    assert chances.shape == matrix.shape
+    own = chances.toarray()[matrix.astype(bool)].mean()
+    assert own > 0.4 > chances.toarray()[~matrix.astype(bool)].mean()
 
 
 def test_pipeline():

@@ -23,7 +23,11 @@ class NotFittedError(GlocalError, ValueError, AttributeError):
 class Estimator:
     """Base of estimators: `__init__` only stores parameters, which can be read and changed."""
 
+    recipe: str | Path | Recipe
     overrides: Mapping[str, Any] | None
+    threshold: float | None
+    k: int
+    random_state: int | None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of `__init__`, as they were given.
@@ -60,6 +64,18 @@ class Estimator:
             changed = {k.removeprefix(prefix).replace("__", "."): v for k, v in settings.items()}
             self.overrides = {**(self.overrides or {}), **changed}
         return self
+
+    def _resolve(self) -> Recipe:
+        """Check the parameters and return the recipe they describe."""
+        problems = []
+        if not isinstance(self.k, int) or self.k < 1:
+            problems.append(f"k must be a whole number from 1 on, not {self.k!r}")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            problems.append(f"threshold must be between 0 and 1, not {self.threshold!r}")
+        if problems:
+            raise ConfigError(problems)
+        seed = {} if self.random_state is None else {"train.seed": int(self.random_state)}
+        return overridden(self.recipe, {**(self.overrides or {}), **seed})
 
     def __repr__(self) -> str:
         shown = {name: _shown(getattr(self, name)) for name in self._defaults()}

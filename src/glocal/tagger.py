@@ -3,7 +3,7 @@
 - works in scikit-learn's `GridSearchCV` and pipelines, and does not need scikit-learn;
 - texts are a single string or any sequence of strings (list, array, Series);
 - labels are lists or sets for each text, or a binary indicator matrix (dense, sparse, DataFrame),
-  and come back as the type they went in (strings, or whole numbers);
+  and come back in the form and type they went in (strings, or whole numbers);
 - a model lives in a directory, by default a temporary one; copies and pickles carry it along.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,12 @@ import numpy as np
 
 from glocal.config import Recipe
 from glocal.data.atomic import replace_dir, temporary_dir
-from glocal.errors import ConfigError, DataError, ModelError, Remedy
-from glocal.estimator import Estimator, NotFittedError, overridden, raise_not_fitted
+from glocal.errors import DataError, ModelError, Remedy
+from glocal.estimator import Estimator, NotFittedError, raise_not_fitted
 from glocal.ranking.decision import Decision
 from glocal.tagger_files import TemporaryHome, read_files, read_settings, write_settings
 from glocal.terminal import TrainingProgress, open_console, progress_bar
-from glocal.text_inputs import as_corpus, as_dev_corpus, as_texts
+from glocal.text_inputs import LabelColumns, as_corpus, as_dev_corpus, as_matrix, as_texts
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -55,7 +56,8 @@ class Tagger(Estimator):
         verbose: Whether to show progress; None shows it on a terminal and in a notebook.
 
     Attributes:
-        classes_: The labels; position i is the label with index i in predictions.
+        classes_: The labels; position i is the label with index i in predictions. After `fit` on
+            an indicator matrix, the label of each of its columns.
         predictor_: The fitted model.
         metrics_: What training measured.
 
@@ -142,26 +144,22 @@ class Tagger(Estimator):
                 device=self.device,
                 listener=listener or progress,
             )
-        self._adopt(Predictor.load(result.path, device=self.device), result.path, whole_numbers)
+        predictor = Predictor.load(result.path, device=self.device)
+        self._adopt(predictor, result.path, whole_numbers, LabelColumns.of(y))
         self._home = home  # only now, so that a failed fit leaves the former model usable
         self.metrics_ = result.metrics
         self._write_settings(result.path)
         return self
 
-    def _resolve(self) -> Recipe:
-        problems = []
-        if not isinstance(self.k, int) or self.k < 1:
-            problems.append(f"k must be a whole number from 1 on, not {self.k!r}")
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            problems.append(f"threshold must be between 0 and 1, not {self.threshold!r}")
-        if problems:
-            raise ConfigError(problems)
-        seed = {} if self.random_state is None else {"train.seed": int(self.random_state)}
-        return overridden(self.recipe, {**(self.overrides or {}), **seed})
-
-    def _adopt(self, predictor: Predictor, path: Path, whole_numbers: bool) -> None:
+    def _adopt(
+        self, predictor: Predictor, path: Path, whole_numbers: bool, columns: LabelColumns | None
+    ) -> None:
         labels: list[Any] = list(predictor.labels.ids)
-        if whole_numbers:
+        self._columns = columns
+        self._places = np.arange(len(labels)) if columns is None else columns.positions(labels)
+        if columns is not None:
+            labels = list(columns.names)
+        elif whole_numbers:
             labels = [int(label) for label in labels]
         self.classes_ = np.empty(len(labels), dtype=object)
         self.classes_[:] = labels
@@ -177,7 +175,7 @@ class Tagger(Estimator):
         threshold: float | None = None,
         batch_size: int | None = None,
         show_progress: bool | None = None,
-    ) -> list[Any]:
+    ) -> Any:
         """Return the labels of each text, best first.
 
         `k=3` gives exactly three labels, `threshold=0.2` every label that reaches it, and both give
@@ -193,7 +191,8 @@ class Tagger(Estimator):
             show_progress: Whether to show a progress bar; by default as `verbose` says.
 
         Returns:
-            A list of labels for each text; for a single text, its list.
+            A list of labels for each text; for a single text, its list. After `fit` on an indicator
+            matrix, the same kind of matrix for several texts.
 
         Example:
             >>> tagger.predict(["an apple", "a whale"], k=1)
@@ -211,8 +210,10 @@ class Tagger(Estimator):
             found = self._predict_all(X, Decision(threshold, at_least=0), **options)
         else:
             found = self._predict_all(X, self._fitted().decision, **options)
+        if self._columns is not None and not single:
+            return self._columns.shaped(as_matrix(found, self._places, len(self.classes_)))
         labels = [
-            [self.classes_[index] for index in row[row >= 0].tolist()] for row in found.indices
+            [self.classes_[place] for place in self._places[row[row >= 0]]] for row in found.indices
         ]
         return labels[0] if single else labels
 
@@ -276,12 +277,7 @@ class Tagger(Estimator):
             >>> chances.shape, tagger.classes_[chances.argmax()]
             ((1, 2), 'fruit')
         """
-        from scipy.sparse import csr_matrix
-
-        found = self.predict_topk(X, k, **options)
-        rows, slots = np.nonzero(found.indices >= 0)
-        columns, scores = found.indices[rows, slots], found.scores[rows, slots]
-        return csr_matrix((scores, (rows, columns)), (len(found), self._n_labels()))
+        return as_matrix(self.predict_topk(X, k, **options), self._places, len(self.classes_))
 
     def score(self, X: Any, y: Any) -> float:
         """Return P@k: the share of the k best labels that are right, over texts with labels.
@@ -361,19 +357,22 @@ class Tagger(Estimator):
         from glocal.predict.predictor import Predictor
 
         predictor = Predictor.load(path, device=device)
-        settings = read_settings(Path(path))
+        settings = read_settings(Path(path), predictor.labels.ids)
         tagger = cls(
             predictor.recipe,
             threshold=settings.get("threshold"),
             k=settings.get("k", 5),
             device=device,
         )
-        tagger._adopt(predictor, Path(path), bool(settings.get("whole_numbers", False)))
+        form, names = settings.get("form"), settings.get("names", ())
+        columns = None if form is None else LabelColumns(form, tuple(names))
+        tagger._adopt(predictor, Path(path), settings.get("whole_numbers", False), columns)
         return tagger
 
     def _write_settings(self, folder: Path) -> None:
         settings = {"k": self.k, "threshold": self.threshold, "whole_numbers": self._whole_numbers}
-        write_settings(folder, settings)
+        columns = {} if self._columns is None else asdict(self._columns)
+        write_settings(folder, {**settings, **columns})
 
     def __getstate__(self) -> dict[str, Any]:
         made_again = {"predictor_", "_home", "_path"}
@@ -391,8 +390,7 @@ class Tagger(Estimator):
             self.predictor_ = Predictor.load(self._path, device=self.device)
 
     def _n_labels(self) -> int:
-        self._fitted()
-        return len(self.classes_)
+        return len(self._fitted().labels)
 
     def _fitted(self) -> Predictor:
         if not self.__sklearn_is_fitted__():

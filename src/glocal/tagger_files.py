@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +42,42 @@ def read_files(folder: Path) -> dict[str, bytes]:
 def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Write a tagger's own settings into a model directory."""
     with atomic_write(folder / _SETTINGS) as file:
-        file.write(json.dumps(settings, indent=2).encode() + b"\n")
+        file.write(json.dumps(settings, indent=2, default=str).encode() + b"\n")
     update_checksums(folder)
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Read a tagger's own settings; a model that `glocal train` wrote has none."""
+def read_settings(folder: Path, label_ids: Sequence[str]) -> dict[str, Any]:
+    """Read a tagger's own settings; a model that `glocal train` wrote has none.
+
+    Args:
+        folder: The model directory.
+        label_ids: The model's labels.
+
+    Raises:
+        ModelError: The settings are damaged, or belong to other labels.
+    """
     path = folder / _SETTINGS
     if not path.exists():
         return {}
     try:
         settings: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        _check(settings, label_ids)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ModelError(f"cannot read {path}: {error}") from error
     return settings
+
+
+def _check(settings: Any, label_ids: Sequence[str]) -> None:
+    k, threshold, whole = settings["k"], settings["threshold"], settings["whole_numbers"]
+    form = settings.get("form")
+    if not isinstance(k, int) or k < 1 or not isinstance(whole, bool):
+        raise ValueError(f"k is {k!r} and whole_numbers is {whole!r}")
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ValueError(f"threshold is {threshold!r}")
+    if form is None:
+        _ = [int(label) for label in label_ids] if whole else []
+        return
+    if form not in ("dense", "sparse", "table"):
+        raise ValueError(f"form is {form!r}")
+    if missing := set(label_ids) - {str(name) for name in settings["names"]}:
+        raise ValueError(f"the column of the label {min(missing)!r} is missing")

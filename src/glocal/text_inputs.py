@@ -1,11 +1,17 @@
-"""Texts and labels as Python users have them: lists, arrays, Series, indicator matrices."""
+"""Texts and labels as Python users have them: lists, arrays, Series, indicator matrices.
+
+Labels that were given as an indicator matrix are predicted as one, so that scikit-learn's scorers
+and `cross_val_predict` work: see `LabelColumns`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glocal.errors import DataError
 
@@ -13,6 +19,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from glocal.data.corpus import Corpus
+    from glocal.ranking.predictions import Predictions
 
 
 def as_texts(X: Any, name: str = "X") -> list[str]:
@@ -81,6 +88,61 @@ def as_dev_corpus(dev: Any) -> Corpus | None:
         )
     texts, labels = dev
     return as_corpus(texts, labels, "dev")[0]
+
+
+@dataclass(frozen=True)
+class LabelColumns:
+    """The form of labels that were given as an indicator matrix (texts, labels).
+
+    Attributes:
+        form: `dense`, `sparse`, or `table` for a DataFrame.
+        names: The label of each column.
+    """
+
+    form: str
+    names: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, y: Any) -> LabelColumns | None:
+        """Return the columns of labels; None for lists of labels."""
+        if hasattr(y, "columns"):
+            return cls("table", tuple(y.columns))
+        if hasattr(y, "tocsr") or (not isinstance(y, list | tuple) and np.ndim(y) == 2):
+            return cls("sparse" if hasattr(y, "tocsr") else "dense", tuple(range(y.shape[1])))
+        return None
+
+    def positions(self, label_ids: Sequence[str]) -> NDArray[np.int64]:
+        """Return the column of each label."""
+        places = {str(name): place for place, name in enumerate(self.names)}
+        return np.array([places[label] for label in label_ids], dtype=np.int64)
+
+    def shaped(self, matrix: csr_matrix) -> Any:
+        """Return a matrix of predictions as an indicator matrix in the form of the labels."""
+        indicator = matrix.astype(np.int64)
+        indicator.data[:] = 1
+        if self.form == "sparse":
+            return indicator
+        dense = indicator.toarray()
+        if self.form == "dense":
+            return dense
+        from pandas import DataFrame
+
+        return DataFrame(dense, columns=list(self.names))
+
+
+def as_matrix(found: Predictions, places: NDArray[np.int64], width: int) -> csr_matrix:
+    """Return predictions as a sparse matrix of probabilities.
+
+    Args:
+        found: The predictions.
+        places: The column of each label.
+        width: Number of columns.
+    """
+    from scipy.sparse import csr_matrix
+
+    rows, slots = np.nonzero(found.indices >= 0)
+    columns, scores = places[found.indices[rows, slots]], found.scores[rows, slots]
+    return csr_matrix((scores, (rows, columns)), (len(found), width))
 
 
 def as_label_lists(y: Any) -> list[list[Any]]:

@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -108,3 +109,60 @@ def test_a_lock_ends_with_the_process_that_holds_it(tmp_path):
         with exclusive(tmp_path / "m"):
             pass
     assert list(tmp_path.iterdir()) == []
+
+
+# --- locks --------------------------------------------------------------------------------------
+
+
+class WindowsLocks:
+    """The part of `msvcrt` that locks need: a lock lasts while its file is open."""
+
+    LK_NBLCK = 2
+
+    def __init__(self):
+        self.held = {}
+
+    def locking(self, handle, mode, size):
+        assert (mode, size) == (self.LK_NBLCK, 1)
+        assert os.lseek(handle, 0, os.SEEK_CUR) > 1000, "the number in the file must stay readable"
+        number = os.fstat(handle).st_ino
+        before = self.held.get(number, -1)
+        if before != handle and self._is_open(before, number):  # numbers are used again
+            raise PermissionError(errno.EACCES, "locked")
+        self.held[number] = handle
+
+    def _is_open(self, handle, number):
+        try:
+            return os.fstat(handle).st_ino == number
+        except OSError:
+            return False
+
+
+@pytest.mark.parametrize("system", ["flock", "windows"])
+def test_one_process_at_a_time(tmp_path, monkeypatch, system):
+    if system == "windows":
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+        monkeypatch.setitem(sys.modules, "msvcrt", WindowsLocks())
+    path = tmp_path / "model"
+    held = pytest.raises(BlockingIOError, match=rf"process {os.getpid()} holds the lock")
+    with exclusive(path), held, exclusive(path):
+        pytest.fail("two at once")
+    with exclusive(path):
+        pass
+    assert not names(tmp_path)
+
+
+def test_without_locks_the_number_in_the_file_counts(tmp_path, monkeypatch):
+    refused = OSError(errno.ENOLCK, "no locks available")
+    monkeypatch.setattr("fcntl.flock", lambda *_: (_ for _ in ()).throw(refused))
+    file = tmp_path / "model.lock"
+    file.write_text(str(os.getppid()))
+    held = pytest.raises(BlockingIOError, match=rf"process {os.getppid()} holds the lock")
+    with held, exclusive(tmp_path / "model"):
+        pytest.fail("two at once")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    file.write_text(str(gone.pid))  # of a process that was killed
+    with exclusive(tmp_path / "model"):
+        assert file.read_text() == str(os.getpid())
+    assert not names(tmp_path)

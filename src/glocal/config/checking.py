@@ -8,9 +8,11 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from glocal.errors import did_you_mean
+
+Section = TypeVar("Section")
 
 
 def build_section(cls: type, mapping: Any, where: str, problems: list[str]) -> Any:
@@ -38,6 +40,19 @@ def build_section(cls: type, mapping: Any, where: str, problems: list[str]) -> A
         else:
             values[key] = _check(known[key], hints[key], value, dotted, problems)
     return cls(**values)
+
+
+def stored_section(cls: type[Section], mapping: Any) -> Section:
+    """Build a settings dataclass from values stored in a file.
+
+    Raises:
+        ValueError: A value is wrong.
+    """
+    problems: list[str] = []
+    section: Section = build_section(cls, mapping, cls.__name__, problems)
+    if problems:
+        raise ValueError("; ".join(problems))
+    return section
 
 
 def _nearest_setting(key: str, recipe: type) -> str:
@@ -89,6 +104,8 @@ def _out_of_range(limits: Mapping[str, Any], value: Any) -> str:
         return f"one of {', '.join(map(str, choices))}"
     if isinstance(value, float) and not math.isfinite(value):
         return "a finite number"
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        return f"at most {_LARGEST}"
     if limits.get("at_least") is not None and value < limits["at_least"]:
         return f"at least {limits['at_least']}"
     if limits.get("above") is not None and value <= limits["above"]:
@@ -98,6 +115,7 @@ def _out_of_range(limits: Mapping[str, Any], value: Any) -> str:
     return ""
 
 
+_LARGEST = 2**31 - 1
 _WRONG = object()
 
 

@@ -185,9 +185,9 @@ class TeacherConfig:
     heaviest: int = option(40, at_least=1)
     centre: bool = True
     text_words: int = option(500, at_least=1)
-    k: int = option(30, at_least=1)
+    k: int = option(30, at_least=1, at_most=10_000)
     sharpness: float = option(2.0, at_least=0)
-    size: int = option(64, at_least=1)
+    size: int = option(64, at_least=1, at_most=100_000)
     parents: bool = True
     words: int = option(16, at_least=1)
     index: str = option("exact", choices=("exact", "ivf", "hnsw"))

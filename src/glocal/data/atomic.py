@@ -13,6 +13,7 @@ files are removed, the old content stays and the exception is raised.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -20,6 +21,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, BinaryIO
+
+_HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)  # by another process
+_BEHIND = 1 << 20
 
 
 @contextlib.contextmanager
@@ -81,7 +85,9 @@ def exclusive(path: str | Path) -> Iterator[None]:
         try:
             yield
         finally:
-            lock.unlink(missing_ok=True)
+            # Windows keeps a file that is open; the next run locks the same one.
+            with contextlib.suppress(OSError):
+                lock.unlink()
 
 
 def _open_locked(path: Path) -> IO[str]:
@@ -99,17 +105,46 @@ def _open_locked(path: Path) -> IO[str]:
 
 
 def _lock(file: IO[str]) -> None:
+    """Lock an open file for this process, until it is closed.
+
+    Raises:
+        BlockingIOError: Another process holds the lock.
+    """
+    try:
+        _system_lock(file)
+    except OSError as error:
+        file.seek(0)
+        holder = file.read()
+        # A file system without locks: the number in the file has to do.
+        if error.errno not in _HELD and not _is_running(holder):
+            return
+        raise BlockingIOError(error.errno, f"process {holder} holds the lock") from error
+
+
+def _system_lock(file: IO[str]) -> None:
     try:
         import fcntl
-    except ImportError:  # not on Windows, where two runs are not kept apart
-        return
-    try:
+
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.seek(0)
-        raise BlockingIOError(error.errno, f"process {file.read()} holds the lock") from error
-    except OSError:  # a file system without locks
-        return
+    except ImportError:  # Windows
+        import msvcrt
+
+        # One byte behind the content, which other processes must be able to read.
+        file.seek(_BEHIND)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+
+
+def _is_running(number: str) -> bool:
+    """Return whether a number is that of another running process."""
+    if os.name == "nt" or not number.isdigit() or int(number) in (0, os.getpid()):
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it belongs to somebody else
+        return True
+    return True
 
 
 @contextlib.contextmanager

@@ -37,16 +37,25 @@ def _encoder_facts(config: EncoderConfig) -> EncoderFacts:
     check_weights(config.name)
     tokenizer = load_encoder_tokenizer(config.name)
     model = _without_weights(config)
-    positions = getattr(model.config, "max_position_embeddings", None)
-    limit = positions - _RESERVED.get(model.config.model_type, 0) if positions else None
     return EncoderFacts(
         n_layers=int(model.config.num_hidden_layers),
         hidden_size=int(model.config.hidden_size),
-        max_tokens=limit if limit is not None and limit > 0 else None,
+        max_tokens=position_limit(model.config),
         special_tokens=sum(tokenizer.special_tokens()) if config.document_length else 0,
         can_be_cut=layers_path(model) is not None,
         can_checkpoint=bool(model.supports_gradient_checkpointing),
     )
+
+
+def position_limit(config: Any) -> int | None:
+    """Return how many tokens an encoder can read; None for no limit.
+
+    Args:
+        config: The encoder's Hugging Face configuration.
+    """
+    positions = getattr(config, "max_position_embeddings", None)
+    limit = positions - _RESERVED.get(config.model_type, 0) if positions else 0
+    return limit if limit > 0 else None
 
 
 def _without_weights(config: EncoderConfig) -> Any:

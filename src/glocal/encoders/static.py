@@ -191,6 +191,11 @@ class StaticVectors:
             tensors = load_file(source / TENSORS_FILE)
             lookup = LOOKUPS[meta["lookup"]].load(source, len(tensors["matrix"]))
             damped, max_words = bool(meta["damped"]), int(meta["max_words"])
+            matrix, weights = tensors["matrix"], tensors["weights"]
+            if matrix.ndim != 2 or weights.shape != (len(matrix),) or matrix.dtype != np.float32:
+                raise ValueError(f"the shapes are {matrix.shape} and {weights.shape}")
+            if not 0 < max_words < 1 << 31:
+                raise ValueError(f"max_words is {max_words}")
             return cls(
                 lookup,
                 tensors["matrix"],

@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from glocal.errors import ConfigError, ModelError
 
 _PAD_TOKENS = ("[PAD]", "<pad>", "<|padding|>", "<|endoftext|>", "</s>")
 _CLS_TOKENS = ("[CLS]", "<cls>", "<s>")
+_SPARE_IDS = 1000
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class TextTokenizer:
         self.backend = backend
         self._lock = threading.Lock()  # its truncation must not change while it is used
         self.facts = _find_facts(backend, declared) if facts is None else facts
+        self.id_bound = 1 + max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
         self.fingerprint = hashlib.blake2b(backend.to_str().encode(), digest_size=16).hexdigest()
 
@@ -74,7 +77,7 @@ class TextTokenizer:
                 raise ModelError(f"there is no {path}; the model directory is incomplete")
             return _convert(str(folder))
         try:
-            backend = Tokenizer.from_file(str(path))
+            backend = read_backend(path)
             return cls(backend, known, pad_token=_declared_pad_token(Path(folder)))
         except Exception as error:  # tokenizers raises plain Exception
             raise ModelError(f"cannot read the tokenizer {path}: {error}") from error
@@ -100,7 +103,7 @@ class TextTokenizer:
 
     def encode_batch(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return the token ids of each text, truncated so that special tokens still fit."""
-        with self._lock:
+        with self._lock, _readable_errors():
             self.backend.enable_truncation(max_length)
             return [e.ids for e in self.backend.encode_batch_fast(list(texts))]
 
@@ -108,10 +111,48 @@ class TextTokenizer:
         self, text: str, max_length: int
     ) -> tuple[list[int], list[tuple[int, int]], list[int | None]]:
         """Return ids, character spans and word numbers; special tokens have an empty span."""
-        with self._lock:
+        with self._lock, _readable_errors():
             self.backend.enable_truncation(max_length)
             encoding = self.backend.encode(text)
         return encoding.ids, encoding.offsets, encoding.word_ids
+
+
+def read_backend(path: Path) -> Tokenizer:
+    """Read a `tokenizer.json`.
+
+    Raises:
+        ModelError: It is damaged. Token ids are checked first, as compiled code makes room for
+            every id up to the largest.
+    """
+    try:
+        content = path.read_text("utf-8")
+        _check_ids(json.loads(content))
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelError(f"the tokenizer {path} is damaged: {error}") from error
+    with _readable_errors():
+        return Tokenizer.from_str(content)
+
+
+def _check_ids(document: Any) -> None:
+    vocabulary, added = document["model"]["vocab"], document.get("added_tokens") or []
+    listed = vocabulary.values() if isinstance(vocabulary, Mapping) else range(len(vocabulary))
+    ids = [*listed, *(token["id"] for token in added)]
+    most = 2 * len(ids) + _SPARE_IDS  # few tokenizers skip ids
+    for number in ids:
+        if not isinstance(number, int) or not 0 <= number < most:
+            raise ValueError(f"it has the token id {number!r}, but only {len(ids)} tokens")
+
+
+@contextlib.contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Report any failure of the compiled tokenizer, which raises bare and unusual exceptions."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # a panic of the Rust code is no Exception
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(f"the model's tokenizer is damaged: {reason}") from error
 
 
 def _convert(name: str) -> TextTokenizer:

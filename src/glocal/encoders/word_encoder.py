@@ -40,7 +40,7 @@ class WordTokenizer(TextTokenizer):
 
     def __init__(self, lookup: WordLookup, n_tokens: int) -> None:
         self.lookup, self.vocab_size = lookup, n_tokens + 1
-        self.facts = TokenizerFacts(pad_id=n_tokens)
+        self.facts, self.id_bound = TokenizerFacts(pad_id=n_tokens), n_tokens + 1
         content = f"{lookup.kind} {lookup.fingerprint} {n_tokens}".encode()
         self.fingerprint = hashlib.blake2b(content, digest_size=16).hexdigest()
         self._words = StaticVectors(lookup, np.zeros((n_tokens, 0), dtype=np.float32))
@@ -91,6 +91,7 @@ class NoTokenizer(TextTokenizer):
 
     def __init__(self) -> None:
         self.facts, self.vocab_size, self.fingerprint = TokenizerFacts(pad_id=0), 1, NO_ENCODER
+        self.id_bound = 1
 
     def encode_batch(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return one token per text."""

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
+from glocal.encoders.tokenizer import read_backend
+
 WORD = re.compile(r"\w+")
 EDGE = re.compile(r"^\W+|\W+$")
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
@@ -77,7 +79,7 @@ class EncoderLookup:
     @classmethod
     def load(cls, folder: Path, n_tokens: int) -> Self:
         """Read the tokenizer."""
-        return cls(Tokenizer.from_file(str(folder / TOKENIZER_FILE)), n_tokens)
+        return cls(read_backend(folder / TOKENIZER_FILE), n_tokens)
 
 
 class VocabularyLookup:

@@ -104,21 +104,21 @@ def load_model(path: str | Path) -> StoredModel:
         )
         system = load_weights(folder, recipe, statistics, tokenizer)
         system.combination = Combination.from_mapping(settings["combination"])
-        metrics = _read_metrics(folder / "metrics.json")
         calibration = _stored_calibration(settings)
         decision = _stored_decision(settings)
     system.eval()
     return StoredModel(
-        system, recipe, labels, tokenizer, calibration, decision, metrics, companions
+        system, recipe, labels, tokenizer, calibration, decision, read_metrics(folder), companions
     )
 
 
-def _read_metrics(path: Path) -> dict[str, Any]:
+def read_metrics(folder: Path) -> dict[str, Any]:
     """Read what training measured; older files keep the scores of all parts in one table."""
-    metrics: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    if "combined" in metrics.get("dev", {}):
-        metrics["dev_experts"] = metrics["dev"]
-        metrics["dev"] = metrics["dev_experts"].pop("combined")
+    with _damaged(folder):
+        metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text("utf-8"))
+        if "combined" in metrics.get("dev", {}):
+            metrics["dev_experts"] = metrics["dev"]
+            metrics["dev"] = metrics["dev_experts"].pop("combined")
     return metrics
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from glocal.data.cache_contents import folder_size
 from glocal.storage.integrity import Integrity, model_integrity
-from glocal.storage.model_directory import read_labels, read_settings
+from glocal.storage.model_directory import read_labels, read_metrics, read_settings
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,6 @@ def model_info(path: str | Path) -> ModelInfo:
     """
     folder = Path(path)
     settings, labels = read_settings(folder), read_labels(folder)
-    metrics = folder / "metrics.json"
     return ModelInfo(
         path=str(folder),
         format_version=int(settings["format_version"]),
@@ -73,6 +71,6 @@ def model_info(path: str | Path) -> ModelInfo:
         recipe=settings["recipe"],
         calibration=settings.get("calibration", {}),
         decision=settings.get("decision", {}),
-        metrics=json.loads(metrics.read_text("utf-8")) if metrics.is_file() else {},
+        metrics=read_metrics(folder),
         integrity=model_integrity(folder),
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal.config.expert_names import parse_experts
@@ -75,11 +73,14 @@ def build_system(
 
 
 def rebuild_system(
-    recipe: ResolvedRecipe, statistics: LabelStatistics, config: Path, tokenizer: TextTokenizer
+    recipe: ResolvedRecipe,
+    statistics: LabelStatistics,
+    config: Mapping[str, Any],
+    tokenizer: TextTokenizer,
 ) -> System:
     """Build a system whose weights are to be loaded, from a stored encoder configuration."""
-    mapping = json.loads(config.read_text("utf-8"))
-    n_layers = mapping.pop("glocal_layers")
+    mapping = dict(config)
+    n_layers = int(mapping.pop("glocal_layers"))
     if mapping["model_type"] == WORD_VECTORS:
         model: Any = WordVectorModel(mapping["vocab_size"], mapping["hidden_size"])
     elif mapping["model_type"] == NO_ENCODER:

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from glocal.arrays import Ints
 from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
+from glocal.data.stored_arrays import check_range, read_columns
 from glocal.errors import DataError
 from glocal.vocabulary.label_table import LabelTable
 
@@ -39,6 +40,8 @@ SCHEMA = pa.schema(
     ]
 )
 _LATER = ("alt_names", "notation")  # columns that files of older versions do not have
+
+_MOST_TEXTS = 1 << 53  # counts stay exact as floating-point numbers
 
 
 @dataclass
@@ -171,30 +174,34 @@ class LabelSpace:
             DataError: The file cannot be read or was not written by `save`.
         """
         try:
-            table = pq.read_table(path, partitioning=None)
+            absent = {*_LATER} - {*pq.read_schema(path).names}
+            table = read_columns(
+                Path(path), pa.schema([field for field in SCHEMA if field.name not in absent])
+            )
             n_documents = int((table.schema.metadata or {})[b"n_documents"])
-            columns = {name: table.column(name) for name in SCHEMA.names if name not in _LATER}
-            later = {
-                name: table.column(name).to_pylist() if name in table.column_names else []
-                for name in _LATER
-            }
+            ids = table.column("id")
+            counts = table.column("count").to_numpy()
+            if not 0 < len(ids) == len(ids.unique()):
+                raise ValueError("the labels are not distinct, or there are none")
+            check_range("the counts of texts", np.append(counts, n_documents), 0, _MOST_TEXTS)
         except FileNotFoundError as error:
             raise DataError("no such file of labels", path=path) from error
-        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        except (pa.ArrowException, OSError, KeyError, ValueError, OverflowError) as error:
             raise DataError(
                 f"not a readable file of labels ({str(error).splitlines()[0]:.120}); it is written "
                 "when a model is saved",
                 path=path,
             ) from error
+        columns = {name: table.column(name).to_pylist() for name in table.column_names}
         return cls(
-            columns["id"].to_pylist(),
-            columns["name"].to_pylist(),
-            columns["description"].to_pylist(),
-            [tuple(parents) for parents in columns["parents"].to_pylist()],
-            columns["count"].to_numpy(),
+            columns["id"],
+            columns["name"],
+            columns["description"],
+            [tuple(parents) for parents in columns["parents"]],
+            counts,
             n_documents,
-            [tuple(names) for names in later["alt_names"]],
-            later["notation"],
+            [tuple(names) for names in columns.get("alt_names", ())],
+            columns.get("notation", []),
         )
 
 

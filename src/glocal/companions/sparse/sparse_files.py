@@ -27,10 +27,13 @@ from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer
 from glocal.companions.sparse.vectoriser import Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
 from glocal.config import SparseConfig
+from glocal.config.checking import stored_section
 from glocal.data.atomic import replace_dir, temporary_dir
+from glocal.data.stored_arrays import check_csr, check_range, read_array, read_columns
 from glocal.errors import ModelError, NewerFormatError
 
 FORMAT = 2  # 1 had no groups
+_WORDS = pa.schema([("word", pa.string())])
 _MATRIX: dict[str, type[np.generic]] = {
     "data": np.float32,
     "indices": np.int32,
@@ -44,7 +47,7 @@ def write_model(
     """Write a model to a folder atomically."""
     with temporary_dir(folder) as temporary:
         for part in vectoriser.parts:
-            table = pa.table({"word": pa.array(part.vocabulary.words, pa.string())})
+            table = pa.table({"word": part.vocabulary.words}, schema=_WORDS)
             pq.write_table(table, temporary / f"words-{part.name}.parquet")
             _write(temporary / f"pairs-{part.name}.npy", part.vocabulary.pairs)
             _write(temporary / f"idf-{part.name}.npy", part.vocabulary.idf)
@@ -79,11 +82,11 @@ def read_model(folder: str | Path) -> tuple[Vectoriser, LinearScorer, SparseConf
         vectoriser = Vectoriser([_read_part(source, part) for part in about["parts"]])
         scorer = LinearScorer(
             _read_matrix(source, "weights", (about["n_features"], about["n_labels"])),
-            _read(source / "biases.npy"),
+            read_array(source / "biases.npy", np.floating),
             _read_groups(source, about),
         )
-        config = SparseConfig(**about["config"])
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        config = stored_section(SparseConfig, about["config"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise ModelError(
             f"{source}: not a readable sparse model ({str(error).splitlines()[0]:.120}); copy the "
             "folder again, or train the model again"
@@ -103,13 +106,11 @@ def _check_format(about: dict[str, Any], source: Path) -> None:
 def _check_sizes(
     vectoriser: Vectoriser, scorer: LinearScorer, about: dict[str, Any], source: Path
 ) -> None:
-    seen = [vectoriser.n_features, scorer.n_labels, _is_whole(scorer.weights)]
-    expected = [about["n_features"], about["n_labels"], True]
-    groups = scorer.groups
-    if groups is not None:
-        inside = groups.of.min(initial=0) >= 0 and groups.of.max(initial=-1) < about["n_groups"]
-        seen += [len(groups.of), _is_whole(groups.weights), bool(inside)]
-        expected += [about["n_labels"], True, True]
+    seen = [vectoriser.n_features, scorer.n_labels, len(scorer.biases)]
+    expected = [about["n_features"], about["n_labels"], about["n_labels"]]
+    if scorer.groups is not None:
+        seen.append(len(scorer.groups.of))
+        expected.append(about["n_labels"])
     if seen != expected:
         raise ModelError(
             f"{source}: the files do not belong together: features and labels are {seen}, "
@@ -117,27 +118,21 @@ def _check_sizes(
         )
 
 
-def _is_whole(matrix: Any) -> bool:
-    """Return whether compiled code can read a matrix without leaving its arrays."""
-    bounds, columns = matrix.indptr, matrix.indices
-    return bool(
-        len(bounds) == matrix.shape[0] + 1
-        and bounds[0] == 0
-        and bounds[-1] == len(matrix.data) == len(columns)
-        and (np.diff(bounds) >= 0).all()
-        and columns.min(initial=0) >= 0
-        and columns.max(initial=-1) < matrix.shape[1]
-    )
-
-
 def _read_part(source: Path, about: dict[str, Any]) -> Part:
     name = about["name"]
-    words = pq.read_table(source / f"words-{name}.parquet", partitioning=None).column("word")
+    if not str(name).isalnum():
+        raise ValueError(f"a part is called {name!r}")
+    words = read_columns(source / f"words-{name}.parquet", _WORDS).column("word").to_pylist()
     vocabulary = Vocabulary(
-        words.to_pylist(), _read(source / f"pairs-{name}.npy"), _read(source / f"idf-{name}.npy")
+        words,
+        read_array(source / f"pairs-{name}.npy", np.integer),
+        read_array(source / f"idf-{name}.npy", np.floating),
     )
     if len(vocabulary.idf) != len(vocabulary):
         raise ValueError(f"{len(vocabulary.idf)} weights for {len(vocabulary)} words and pairs")
+    if not (np.diff(vocabulary.pairs) > 0).all():
+        raise ValueError(f"pairs-{name}.npy is not sorted")
+    check_range(f"pairs-{name}.npy", vocabulary.pairs, 0, len(words) ** 2)
     return Part(name, float(about["weight"]), vocabulary)
 
 
@@ -146,19 +141,24 @@ def _read_groups(source: Path, about: dict[str, Any]) -> LabelGroups | None:
     if not n_groups:
         return None
     matrix = _read_matrix(source, "groups", (about["n_features"], n_groups))
-    return LabelGroups(matrix, _read(source / "groups-of.npy"))
+    of = read_array(source / "groups-of.npy", np.integer)
+    check_range("groups-of.npy", of, 0, n_groups)
+    return LabelGroups(matrix, of)
 
 
 def _read_matrix(source: Path, name: str, shape: tuple[int, int]) -> Any:
     from scipy.sparse import csr_matrix
 
+    bounds = read_array(source / f"{name}-indptr.npy", _MATRIX["indptr"])
+    if len(bounds) != shape[0] + 1:
+        raise ValueError(f"{name}-indptr.npy has {len(bounds)} values; expected {shape[0] + 1}")
     matrix = csr_matrix(shape, dtype=np.float32)
     # Set one by one: the constructor would read, and perhaps copy, every page of the files.
-    bounds = _read(source / f"{name}-indptr.npy", kind=_MATRIX["indptr"])
-    matrix.data = _read(source / f"{name}-data.npy", mapped=True, kind=_MATRIX["data"])
-    matrix.indices = _read(source / f"{name}-indices.npy", mapped=True, kind=_MATRIX["indices"])
+    matrix.data = read_array(source / f"{name}-data.npy", _MATRIX["data"], mapped="r")
+    matrix.indices = read_array(source / f"{name}-indices.npy", _MATRIX["indices"], mapped="r")
     # scipy wants both kinds of indices of one type; the mapped one must not be copied.
-    matrix.indptr = bounds if bounds[-1] > np.iinfo(np.int32).max else bounds.astype(np.int32)
+    matrix.indptr = bounds if bounds.max() > np.iinfo(np.int32).max else bounds.astype(np.int32)
+    check_csr(name, matrix)
     return matrix
 
 
@@ -169,13 +169,3 @@ def _write_matrix(folder: Path, name: str, matrix: Any) -> None:
 
 def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
     np.save(path, np.ascontiguousarray(array), allow_pickle=False)
-
-
-def _read(path: Path, *, mapped: bool = False, kind: type[np.generic] = np.number) -> Any:
-    array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
-    if array.ndim != 1 or not np.issubdtype(array.dtype, kind):
-        raise ValueError(
-            f"{path.name} holds {array.dtype} values of shape {array.shape}; expected a vector of "
-            f"{kind.__name__}"
-        )
-    return array if array.size else np.array(array)  # an empty file cannot be mapped

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from glocal.companions.teacher.descriptions import describe_labels
 from glocal.data.corpus import Corpus
+from glocal.data.stored_arrays import check_range, read_columns
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelEntry, LabelTable, find_cycles
 
@@ -105,7 +106,9 @@ class KnownLabels:
     @classmethod
     def load(cls, path: Path) -> KnownLabels:
         """Read what `save` wrote."""
-        table = pq.read_table(path, partitioning=None)
+        table = read_columns(path, SCHEMA)
+        above = table.column("parents").combine_chunks().flatten().to_numpy()
+        check_range("the parents of labels", above, 0, table.num_rows)
         ids, descriptions, parents = (table.column(name).to_pylist() for name in SCHEMA.names)
         return cls(ids, descriptions, [tuple(row) for row in parents])
 

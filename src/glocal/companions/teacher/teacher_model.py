@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from glocal.arrays import Floats32, Ints
 from glocal.companions.companion import SCOPE, SCOPE_WEIGHT, Companion, FitInputs
@@ -39,6 +38,7 @@ from glocal.companions.teacher.vector_index import SimilarityIndex
 from glocal.companions.teacher.votes import Scopes, scopes_from_neighbours, vote
 from glocal.companions.teacher.word_index import WordIndex
 from glocal.config import Recipe, TeacherConfig
+from glocal.config.checking import stored_section
 from glocal.data.cache import Arrays, cached_arrays
 from glocal.encoders.static import StaticVectors
 from glocal.errors import DataError, ModelError
@@ -287,11 +287,12 @@ class Teacher(Companion):
             raise ModelError(f"there is no teacher in {source}: it has no {META_FILE}")
         try:
             meta = json.loads((source / META_FILE).read_text(encoding="utf-8"))
-            config, made_with = TeacherConfig(**meta["config"]), str(meta["vectors"])
+            config = stored_section(TeacherConfig, meta["config"])
+            made_with = str(meta["vectors"])
             known = KnownLabels.load(source / LABELS_FILE)
             texts = IndexedTexts.load(source / TEXTS_FILE, n_labels=len(known))
             vectors = StaticVectors.load(source / VECTORS_FOLDER)
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             reason = str(error).splitlines()[0]
             raise ModelError(f"the teacher in {source} is damaged: {reason}") from error
         if known.ids[: len(labels)] != labels.ids:
@@ -303,7 +304,9 @@ class Teacher(Companion):
             n_words = len(vectors.matrix)
             index = WordIndex.load(source, n_words=n_words, heaviest=config.heaviest)
         else:
-            index = SimilarityIndex.load(source, kind=config.index, effort=config.effort)
+            index = SimilarityIndex.load(
+                source, vectors.dimensions, kind=config.index, effort=config.effort
+            )
         if len(index) != len(texts.ids):
             raise ModelError(
                 f"the teacher in {source} is damaged: {len(index)} vectors, {len(texts.ids)} texts"

@@ -16,9 +16,13 @@ from numpy.typing import NDArray
 from glocal.arrays import Ints
 from glocal.data.corpus import Corpus
 from glocal.data.duplicates import KEY_BYTES, exact_key, text_keys
+from glocal.data.stored_arrays import check_range, read_columns
 from glocal.vocabulary.label_space import LabelSpace
 
 KEY = np.dtype((np.void, KEY_BYTES))
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("key", pa.binary(KEY_BYTES)), ("labels", pa.large_list(pa.int32()))]
+)
 
 
 @dataclass(frozen=True)
@@ -89,11 +93,12 @@ class IndexedTexts:
         """Read what `save` wrote."""
         from scipy.sparse import csr_matrix
 
-        table = pq.read_table(path, partitioning=None).combine_chunks()
+        table = read_columns(path, SCHEMA)
         keys = np.frombuffer(b"".join(table.column("key").to_pylist()), dtype=KEY)
         lists = table.column("labels").combine_chunks()
         places = lists.flatten().to_numpy().copy()
         offsets = np.append(0, np.cumsum(lists.value_lengths().to_numpy()))
         ones = np.ones(len(places), dtype=np.float32)
+        check_range("the labels of texts", places, 0, n_labels)
         matrix = csr_matrix((ones, places, offsets), shape=(table.num_rows, n_labels))
         return cls(table.column("id").to_pylist(), keys, matrix)

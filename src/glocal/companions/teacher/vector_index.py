@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glocal.arrays import Floats32, Ints
+from glocal.companions.teacher.faiss_checks import check_faiss_index
+from glocal.data.stored_arrays import read_array
 from glocal.errors import ModelError, require
 
 if TYPE_CHECKING:
@@ -206,20 +208,29 @@ class SimilarityIndex:
             _faiss().write_index(self._approximate, str(folder / INDEX_FILE))
 
     @classmethod
-    def load(cls, folder: Path, *, kind: str, effort: int) -> SimilarityIndex:
+    def load(cls, folder: Path, width: int, *, kind: str, effort: int) -> SimilarityIndex:
         """Read an index written by `save`; its vectors are memory-mapped.
+
+        Args:
+            folder: The teacher's folder.
+            width: Width of the vectors.
+            kind: `exact`, `ivf` or `hnsw`.
+            effort: Lists (ivf) or candidates (hnsw) that an approximate search visits.
 
         Raises:
             ModelError: A file is missing or damaged.
         """
         try:
             # Copy on write: nothing is written, but torch refuses to share read-only memory.
-            vectors = np.load(folder / VECTORS_FILE, mmap_mode="c", allow_pickle=False)
-            centre = np.load(folder / CENTRE_FILE, allow_pickle=False)
+            vectors = read_array(folder / VECTORS_FILE, np.float32, ndim=2, mapped="c")
+            centre = read_array(folder / CENTRE_FILE, np.float32)
+            if not len(vectors) or not vectors.shape[1] == len(centre) == width:
+                raise ValueError(f"its vectors do not have the width {width}")
             approximate = None
             if kind != "exact":
                 approximate = _faiss().read_index(str(folder / INDEX_FILE))
-        except (OSError, ValueError, EOFError, RuntimeError) as error:
+                check_faiss_index(approximate, kind, vectors.shape)
+        except (OSError, ValueError, RuntimeError, MemoryError) as error:
             reason = str(error).splitlines()[0]
             raise ModelError(f"the index in {folder} is damaged or incomplete: {reason}") from error
         return cls(vectors, centre, kind=kind, effort=effort, approximate=approximate)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.arrays import Floats32, Ints
+from glocal.data.stored_arrays import read_array
 from glocal.encoders.static import StaticVectors
 from glocal.errors import ModelError
 
@@ -154,11 +155,12 @@ class WordIndex:
 
         try:
             data, indices, indptr = (
-                np.load(folder / name, allow_pickle=False) for name in FILES.values()
+                read_array(folder / name, np.floating if part == "data" else np.integer)
+                for part, name in FILES.items()
             )
             words = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, n_words))
             words.check_format(full_check=True)
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise ModelError(f"the index in {folder} is damaged or incomplete: {reason}") from error
         return cls(words, heaviest=heaviest)
