@@ -41,9 +41,11 @@ def start_fit(
     document = {"recipe": recipe_to_mapping(inputs.recipe), "companions": names}
     (folder / "recipe.json").write_text(json.dumps(document), encoding="utf-8")
     table = inputs.train.table
-    with pa.OSFile(str(folder / "train.arrow"), "wb") as sink:
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
+    with (
+        pa.OSFile(str(folder / "train.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema) as writer,
+    ):
+        writer.write_table(table)
     inputs.labels.save(folder / "labels.parquet")
     with (folder / "errors.txt").open("wb") as errors:
         return subprocess.Popen(
