@@ -1,7 +1,6 @@
 """The command group: global options, subcommands by name, and the handling of failures.
 
-- `COMMANDS` is the whole list; a new subcommand is a module with a typer `app`, a line there and an
-  example in `EXAMPLES`.
+- A new subcommand is a module with a typer `app` and a line in `EXAMPLES`.
 - Global options work before and after the subcommand: every subcommand gets a copy of them.
 - Failures are handled where subcommands are invoked, so that the console script, `python -m glocal`
   and tests behave the same.
@@ -24,28 +23,7 @@ from glocal.cli import console, failures
 from glocal.cli.parameters import option
 from glocal.control_characters import escape
 
-# In the order of `glocal --help`: from data to tags.
-COMMANDS = {
-    "demo": "glocal.cli.demo",
-    "data": "glocal.cli.data",
-    "train": "glocal.cli.train",
-    "eval": "glocal.cli.evaluate",
-    "predict": "glocal.cli.predict",
-    "explain": "glocal.cli.explain",
-    "serve": "glocal.cli.serve",
-    "info": "glocal.cli.info",
-    "labels": "glocal.cli.labels",
-    "teacher": "glocal.cli.teacher",
-    "ensemble": "glocal.cli.ensemble",
-    "ablate": "glocal.cli.ablate",
-    "analyze": "glocal.cli.analyze",
-    "baseline": "glocal.cli.baseline",
-    "benchmark": "glocal.cli.benchmark",
-    "recipes": "glocal.cli.recipes",
-    "encoders": "glocal.cli.encoders",
-    "cache": "glocal.cli.cache",
-}
-# Shown at the end of each command's help.
+# Every command in the order of `glocal --help`, from data to tags, with the example of its help.
 EXAMPLES = {
     "demo": "glocal demo --texts 2000",
     "data": "glocal data inspect train.jsonl",
@@ -78,6 +56,8 @@ EXAMPLES = {
     "cache show": "glocal cache show",
     "cache clear": "glocal cache clear",
 }
+COMMANDS = [words for words in EXAMPLES if " " not in words]
+_MODULES = {"eval": "evaluate"}  # others are in the module of their name
 # Names of values in the help, by option; others are N for numbers and TEXT.
 VALUES = {
     **dict.fromkeys(("dev", "test", "train", "labels", "more_gold"), "FILE"),
@@ -103,7 +83,8 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import the subcommand's module on first use."""
         if cmd_name in COMMANDS and self.commands[cmd_name] is None:
-            command = get_command(importlib.import_module(COMMANDS[cmd_name]).app)
+            module = f"glocal.cli.{_MODULES.get(cmd_name, cmd_name)}"
+            command = get_command(importlib.import_module(module).app)
             command.name = cmd_name
             self._complete(command, cmd_name)
             self.commands[cmd_name] = command

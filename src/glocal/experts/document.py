@@ -90,7 +90,6 @@ class DocumentExpert(Expert):
         if self.head is None:
             return super().logits(state, labels)
         (document,) = state
-        assert document is not None
         if isinstance(labels, slice):
             labels = torch.arange(labels.start, labels.stop, device=document.device)
         return self.head.log_odds(document, labels)
@@ -98,7 +97,6 @@ class DocumentExpert(Expert):
     def loss(self, state: State, gold: Tensor, *, limit: int) -> Tensor:
         """Return the summed loss of the label clusters (APLC-XLNet Eq. 5)."""
         (document,) = state
-        assert document is not None
         assert self.head is not None
         weights = torch.ones(len(document), device=document.device)
         return self.head.loss(document, gold, weights, limit=limit, skip_tails=self.skip_tails)
@@ -106,7 +104,6 @@ class DocumentExpert(Expert):
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """`⟨h, e_j⟩ + b_j`."""
         (document,) = state
-        assert document is not None
         weight, *bias = rows
         weight = weight.to(document.dtype)
         if weight.dim() == 3:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from glocal.encoders.encoder import Features
 
-State = tuple[Tensor | None, ...]
+State = tuple[Any, ...]
 
 
 class Expert(nn.Module, ABC):

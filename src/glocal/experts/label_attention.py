@@ -133,9 +133,6 @@ class LabelAttentionExpert(Expert):
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """`w2 · relu(Σ_i α_ij v_i) + b_j`."""
         keys, values, output, mask = state
-        assert keys is not None
-        assert values is not None
-        assert output is not None
         query, *bias = rows
         scale = 1.0 / self.config.temperature
         if query.dim() == 2 and keys.dtype is values.dtype is torch.bfloat16 and self._fits():
@@ -169,7 +166,6 @@ class LabelAttentionExpert(Expert):
     def attention(self, state: State, labels: Tensor) -> Tensor:
         """Attention weights α of the given labels over the tokens, (B, C, T)."""
         keys, _, _, mask = state
-        assert keys is not None
         query = self.label_tensors()[0][labels].to(keys.dtype)
         scores = query @ keys.transpose(1, 2)  # (B, C, T)
         scores = scores.float() / self.config.temperature

@@ -149,8 +149,6 @@ def vote_odds(features: Features) -> tuple[Tensor, Tensor, Tensor]:
 def vote_prior(votes: Sequence[Tensor | None], labels: Tensor) -> Tensor:
     """Return the vote prior at labels, (B, C)."""
     scope, counts = votes
-    assert scope is not None
-    assert counts is not None
     return at_labels(scope, counts, labels)[1]
 
 

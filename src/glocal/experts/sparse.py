@@ -51,8 +51,6 @@ class SparseExpert(Expert):
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """Return log-odds of label rows, (B, C)."""
         best, odds = state
-        assert best is not None
-        assert odds is not None
         (labels,) = rows
         inside, own = at_labels(best, odds, labels)
         lowest = odds.min(1, keepdim=True).values

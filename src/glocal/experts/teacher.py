@@ -52,10 +52,6 @@ class TeacherExpert(Expert):
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """Return log-odds of label rows, (B, C)."""
         scope, odds, voted, numbers = state
-        assert scope is not None
-        assert odds is not None
-        assert voted is not None
-        assert numbers is not None
         bias, labels = rows
         slope, offset, parent, share, background = numbers.float().unbind()
         own = torch.where(voted, slope * odds + offset, parent)  # (B, S)

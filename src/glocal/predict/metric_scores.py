@@ -7,6 +7,7 @@ labels) is computed once per `Scorer`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -152,8 +153,6 @@ class Scorer:
         self.n_predictable = self.gold.n_columns if counts is None else len(counts)
         self._judged: tuple[Predictions, Judged] | None = None
         self._weighted: tuple[Predictions, Weighted] | None = None
-        self._weights: Floats | None = None
-        self._best: Floats | None = None
 
     def judge(self, predictions: Predictions) -> Judged:
         """Return the hits of predictions; cached for the last predictions."""
@@ -174,28 +173,25 @@ class Scorer:
         return micro_scores(judged, predictions.scores, threshold).f1
 
     def _weigh(self, predictions: Predictions, metric: MetricName) -> Weighted:
-        if self._weighted is None or self._weighted[0] is not predictions:
-            weights = self._label_weights(metric)
-            if self._best is None:
-                self._best = best_weights(self.gold, weights, self.depth)
-            weighted = weigh(self.judge(predictions), weights, depth=self.depth, best=self._best)
-            self._weighted = predictions, weighted
-        return self._weighted[1]
-
-    def _label_weights(self, metric: MetricName) -> Floats:
         if not len(self.counts) or self.n_train is None:
             raise ConfigError(
                 f"'{metric}' weighs labels by their training texts; give counts and n_train"
             )
-        if self._weights is None:
-            self._weights = inverse_propensity(
-                self.counts,
-                self.n_train,
-                a=self.propensity.a,
-                b=self.propensity.b,
-                n_columns=self.gold.n_columns,
-            )
-        return self._weights
+        if self._weighted is None or self._weighted[0] is not predictions:
+            judged, depth = self.judge(predictions), self.depth
+            weighted = weigh(judged, self._weights, depth=depth, best=self._best)
+            self._weighted = predictions, weighted
+        return self._weighted[1]
+
+    @cached_property
+    def _weights(self) -> Floats:
+        assert self.n_train is not None
+        columns, formula = self.gold.n_columns, vars(self.propensity)
+        return inverse_propensity(self.counts, self.n_train, n_columns=columns, **formula)
+
+    @cached_property
+    def _best(self) -> Floats:
+        return best_weights(self.gold, self._weights, self.depth)
 
     def _check(self, predictions: Predictions) -> None:
         if len(predictions) != self.gold.n_documents:

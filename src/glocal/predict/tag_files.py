@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -120,18 +121,6 @@ def _records(row: TagRow) -> Iterator[TagRow]:
 
 
 @contextmanager
-def _csv_sink(file: IO[bytes], names: bool) -> Iterator[RowSink]:
-    with _delimited_sink(file, names, delimiter=",") as sink:
-        yield sink
-
-
-@contextmanager
-def _tsv_sink(file: IO[bytes], names: bool) -> Iterator[RowSink]:
-    with _delimited_sink(file, names, delimiter="\t") as sink:
-        yield sink
-
-
-@contextmanager
 def _parquet_sink(file: IO[bytes], names: bool) -> Iterator[RowSink]:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -152,8 +141,8 @@ def _parquet_sink(file: IO[bytes], names: bool) -> Iterator[RowSink]:
 
 _SINKS: dict[str, Callable[[IO[bytes], bool], AbstractContextManager[RowSink]]] = {
     "jsonl": _jsonl_sink,
-    "csv": _csv_sink,
-    "tsv": _tsv_sink,
+    "csv": partial(_delimited_sink, delimiter=","),
+    "tsv": partial(_delimited_sink, delimiter="\t"),
     "parquet": _parquet_sink,
 }
 FORMATS = tuple(_SINKS)

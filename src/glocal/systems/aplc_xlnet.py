@@ -19,7 +19,7 @@ from glocal.config import AplcConfig
 from glocal.config.expert_names import ExpertSpec
 from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Batch
-from glocal.encoders.encoder import Encoder, Features
+from glocal.encoders.encoder import Encoder
 from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import Clusters, cluster_priors, label_clusters
 from glocal.losses.memory import ChunkUse
@@ -75,9 +75,7 @@ class APLCXLNet(System):
 
     def document(self, batch: Batch) -> Tensor:
         """Return the vectors that labels are scored from, (B, d_h)."""
-        frozen = self.recipe.encoder.freeze and self.training
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
-            features: Features = self.encoder(batch)
+        features = self.features(batch)
         document: Tensor = self.hidden(
             torch.cat([features.document(layer) for layer in self.layers], dim=-1)
         )

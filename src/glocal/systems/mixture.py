@@ -107,13 +107,6 @@ class ExpertMixture(ExpertRanker, System):
         """Whether the other experts score only the labels that the document expert proposes."""
         return self.recipe.candidates.mode == "shortlist"
 
-    def features(self, batch: Batch) -> Features:
-        """Return hidden states; training builds no autograd graph for a frozen encoder."""
-        frozen = self.recipe.encoder.freeze and self.training
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
-            features: Features = self.encoder(batch)
-        return features
-
     def prepare(self, batch: Batch) -> dict[str, State]:
         """Return each expert's state for a batch, by name."""
         features = self.features(batch)
@@ -304,7 +297,6 @@ class ExpertMixture(ExpertRanker, System):
         assert proposer is not None, "a rule for shortlists"
         if proposer.head is not None:
             (document,) = states[proposer.name]
-            assert document is not None
             with torch.autocast(document.device.type, enabled=False):
                 return aplc_topk(proposer.head, document.float(), k, allowed=allowed).indices
         best = RunningTopK(k)

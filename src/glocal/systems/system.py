@@ -9,12 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Batch
 from glocal.data.chunks import Chunking
-from glocal.encoders.encoder import Encoder
+from glocal.encoders.encoder import Encoder, Features
 from glocal.losses.chunked import RowUpdate
 from glocal.ranking.ranker import Ranker
 
@@ -65,6 +66,13 @@ class System(Ranker):
     def label_matrices(self) -> list[nn.Parameter]:
         """Parameters with a row for each label whose gradients can be used chunk by chunk."""
         return []
+
+    def features(self, batch: Batch) -> Features:
+        """Return hidden states; training builds no autograd graph for a frozen encoder."""
+        frozen = self.recipe.encoder.freeze and self.training
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+            features: Features = self.encoder(batch)
+        return features
 
     @property
     def chunking(self) -> Chunking | None:
