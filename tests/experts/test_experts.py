@@ -11,6 +11,7 @@ from glocal.config.expert_names import check_expert_names, parse_experts
 from glocal.encoders.encoder import Features
 from glocal.errors import ConfigError
 from glocal.experts.document import DocumentExpert
+from glocal.experts.expert import label_bias, label_matrix
 from glocal.experts.label_attention import LabelAttentionExpert
 
 B, T, H, L = 3, 6, 8, 11
@@ -222,3 +223,69 @@ def test_expert_names_without_an_encoder():
     for wrong, message in (*(([name], text) for name, text in wrongs.items()), ([], "empty")):
         with pytest.raises(ConfigError, match=message):
             check_expert_names(wrong)
+
+
+def test_label_vectors_start_small_and_biases_as_given():
+    torch.manual_seed(0)
+    matrix = label_matrix(500, 40)
+    assert float(matrix.detach().std()) == pytest.approx(0.02, rel=0.05)
+    assert abs(float(matrix.detach().mean())) < 1e-3
+    given = torch.randn(L, dtype=torch.float64)
+    bias = label_bias(given, L)
+    assert bias.dtype == torch.float32
+    torch.testing.assert_close(bias.detach(), given.float())
+    assert label_bias(None, L) is None
+
+
+def test_the_output_vector_starts_with_the_scale_of_its_width():
+    torch.manual_seed(0)
+    expert = attention_expert(hidden_size=2500)
+    assert float(expert.mlp_out.detach().std()) == pytest.approx(0.02, rel=0.1)
+
+
+def test_groups_of_the_attention_expert_follow_the_paper():
+    def names(expert):
+        known = {id(p): name for name, p in expert.named_parameters()}
+        groups = expert.parameter_groups()
+        return {group: {known[id(p)] for p in members} for group, members in groups.items()}
+
+    key, first = {"key.weight", "key.bias"}, {"mlp_in.weight", "mlp_in.bias"}
+    last, queries = {"mlp_out", "bias"}, {"query"}
+    merged = {"attention": key | first, "queries": queries, "mlp": last}
+    assert names(attention_expert()) == merged
+    apart = {"attention": key | {"value.weight", "value.bias"}, "queries": queries}
+    assert names(attention_expert(separate_values=True)) == {**apart, "mlp": last | first}
+    plain = {"attention": set(), "queries": queries, "mlp": last | first}
+    assert names(attention_expert(projections=False, separate_values=True)) == plain
+
+
+@pytest.mark.parametrize("kind", ["attention", "document"])
+def test_dropout_acts_in_training_alone(kind):
+    build = {"attention": LabelAttentionExpert, "document": DocumentExpert}[kind]
+    config = AttentionConfig(key_size=5, hidden_size=7) if kind == "attention" else DocumentConfig()
+    place = {"layer": 1} if kind == "attention" else {"layers": (1,)}
+    expert = build(
+        config, name="E", hidden_size=H, n_labels=L, bias=torch.zeros(L), dropout=0.5, **place
+    )
+    feats = features()
+    first, second = (expert.train().prepare(feats)[0] for _ in range(2))
+    assert not torch.equal(first, second)
+    first, second = (expert.eval().prepare(feats)[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_a_document_expert_may_do_without_biases():
+    expert, feats = document_expert(bias=False), features()
+    assert expert.bias is None
+    assert [t.shape for t in expert.label_tensors()] == [(L, H)]
+    expected = feats.hidden[2][:, 0] @ expert.weight.T
+    torch.testing.assert_close(expert.logits(expert.prepare(feats), slice(0, L)), expected)
+
+
+def test_experts_score_every_label_and_are_trained():
+    for expert in (attention_expert(), document_expert()):
+        assert expert.scores_rows
+        assert expert.trained
+        assert expert.ranks_all
+        assert expert.suggestions(()) is None
+    assert document_expert().label_width == 1

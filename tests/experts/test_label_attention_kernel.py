@@ -1,5 +1,7 @@
 """The fused label attention against the formula in double precision."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn import functional
@@ -128,3 +130,101 @@ def test_what_fits():
     assert not kernel.fits(256, 256, cpu)
     if torch.cuda.is_available():
         assert not kernel.fits(768, 256, torch.device("cuda"))
+
+
+# --- where the kernel is used ----------------------------------------------------------------
+
+
+@pytest.fixture
+def gpu_memory(monkeypatch):
+    """Pretend that there is a GPU with this much shared memory."""
+    found = SimpleNamespace(shared_memory_per_block_optin=232_448)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
+    return found
+
+
+def fits(*widths, device="cuda"):
+    return kernel.fits.__wrapped__(*widths, torch.device(device))
+
+
+def test_the_kernel_is_used_for_widths_it_has_tiles_for(gpu_memory):
+    pytest.importorskip("triton")
+    for keys in (32, 64, 128, 256):
+        for values in (128, 256):
+            assert fits(keys, values)
+    assert not any(fits(keys, 128) for keys in (16, 33, 65, 129, 257, 512))
+    assert not any(fits(64, values) for values in (64, 129, 257, 512))
+    assert not fits(64, 128, device="cpu")
+
+
+def test_the_kernel_needs_the_shared_memory_of_an_h100(gpu_memory):
+    pytest.importorskip("triton")
+    gpu_memory.shared_memory_per_block_optin = 232_447
+    assert not fits(64, 128)
+
+
+def test_without_triton_there_is_no_kernel(gpu_memory, monkeypatch):
+    monkeypatch.setattr(kernel, "triton", None)
+    assert not fits(64, 128)
+
+
+def test_a_part_of_the_backward_pass_holds_half_a_gigabyte_in_fp32():
+    assert 4 * kernel._PART_ELEMENTS == 2**29
+
+
+def test_absent_tokens_score_so_low_that_no_exponential_survives():
+    mask = torch.tensor([[True, False]])
+    assert kernel._absent(mask, torch.zeros(1, 2, 3)).tolist() == [[0.0, pytest.approx(-1e30)]]
+    assert kernel._absent(None, torch.zeros(1, 2, 3)) is None
+
+
+def test_products_are_written_where_they_are_asked_for():
+    left, right, out = torch.randn(3, 4), torch.randn(4, 2), torch.empty(3, 2)
+    assert kernel._product(left, right, out) is out
+    torch.testing.assert_close(out, left @ right)
+    torch.testing.assert_close(kernel._product(left, right), left @ right)
+
+
+def attention(**options):
+    config = AttentionConfig(**{"key_size": 64, "hidden_size": 128, **options})
+    return LabelAttentionExpert(
+        config, name="A-1", layer=1, hidden_size=8, n_labels=3, bias=torch.zeros(3)
+    )
+
+
+def test_memory_per_label_is_the_wider_of_key_and_hidden_layer():
+    assert attention().label_width == 128
+    assert attention(key_size=200).label_width == 200
+    assert attention(projections=False, hidden_size=5).label_width == 8
+
+
+def test_with_the_kernel_a_label_takes_a_bit_per_hidden_unit(monkeypatch):
+    expert = attention()
+    monkeypatch.setattr(expert, "_fits", lambda: True)
+    assert expert.label_width == 128  # without autocast the kernel is not used
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert expert.label_width == 8
+        monkeypatch.setattr(expert, "_fits", lambda: False)
+        assert expert.label_width == 128
+
+
+def test_bf16_states_go_to_the_kernel_where_it_fits(monkeypatch):
+    expert, asked = attention(temperature=0.5).eval(), []
+
+    def label_attention(query, keys, values, output, mask, *, scale):
+        asked.append((tuple(query.shape), scale))
+        return torch.zeros(len(keys), len(query))
+
+    monkeypatch.setattr(kernel, "label_attention", label_attention)
+    monkeypatch.setattr(expert, "_fits", lambda: True)
+    keys, values, output = torch.randn(2, 5, 64), torch.randn(2, 5, 128), torch.randn(128)
+    rows = expert.query.detach(), torch.tensor([1.0, 2.0, 3.0])
+    found = expert.score((keys.bfloat16(), values.bfloat16(), output, None), rows)
+    assert found.tolist() == [[1, 2, 3], [1, 2, 3]]
+    assert asked == [((3, 64), 2.0)]
+    expert.score((keys, values, output, None), rows)  # fp32 is computed plainly
+    own = rows[0].expand(2, 3, 64)
+    expert.score((keys.bfloat16(), values.bfloat16(), output, None), (own,))
+    monkeypatch.setattr(expert, "_fits", lambda: False)
+    expert.score((keys.bfloat16(), values.bfloat16(), output, None), rows)
+    assert len(asked) == 1

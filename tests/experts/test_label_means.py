@@ -46,3 +46,39 @@ def test_a_label_attends_more_to_the_tokens_of_its_texts():
     own = torch.stack([(keys[b][feats.mask[b]] @ expert.query[b]).mean() for b in range(B)])
     every = torch.stack([(keys[feats.mask] @ expert.query[b]).mean() for b in range(B)])
     assert (own > every).all()
+
+
+def test_queries_start_with_a_spread_of_two():
+    first, second = attention_expert(), attention_expert()
+    means = gathered(features(), torch.tensor([[0, 3], [3, -1], [5, -1]]))
+    first.start_queries(means)
+    second.start_queries(means, spread=2.0)
+    assert torch.equal(first.query, second.query)
+
+
+def test_without_projections_queries_start_in_the_space_of_the_tokens():
+    expert, feats = attention_expert(projections=False), features()
+    before = expert.query.detach().clone()
+    means = gathered(feats, torch.tensor([[0, -1], [1, -1], [2, -1]]))
+    expert.start_queries(means)
+    direction = torch.nn.functional.normalize(means.by_label[:3] - means.overall, dim=1)
+    cosines = torch.nn.functional.cosine_similarity(expert.query[:3], direction)
+    torch.testing.assert_close(cosines, torch.ones(3))
+    assert torch.equal(expert.query[3:], before[3:])
+
+
+def test_a_label_whose_texts_do_not_differ_keeps_its_query():
+    expert = attention_expert()
+    tokens = torch.ones(1, 4, H)  # all tokens are the same: no direction, no variance
+    means = LabelMeans(L, H, torch.device("cpu"))
+    means.add(tokens, torch.ones(1, 4, dtype=torch.bool), torch.tensor([[2]]))
+    before = expert.query.detach().clone()
+    expert.start_queries(means.finish())
+    assert expert.query.isfinite().all()
+    assert torch.equal(expert.query[[0, 1, 3]], before[[0, 1, 3]])
+
+
+def test_nothing_read_gives_zeros():
+    means = LabelMeans(2, 3, torch.device("cpu")).finish()
+    assert not means.overall.any()
+    assert not means.covariance().any()

@@ -193,3 +193,24 @@ def test_a_mean_leaves_padding_out():
     states, mask = torch.arange(12.0).reshape(2, 3, 2), torch.tensor([[1, 1, 0], [0, 0, 0]]).bool()
     assert masked_mean(states, mask).tolist() == [[1.0, 2.0], [0.0, 0.0]]
     assert masked_mean(states, None).tolist() == [[2.0, 3.0], [8.0, 9.0]]
+
+
+def test_attentions_start_by_xavier_each_projection_alone():
+    block = SelfAttention(WIDTH, HEADS, causal=True)
+    bound = (6 / (WIDTH + WIDTH)) ** 0.5
+    for weight in (*block.project.weight.chunk(3), block.output.weight):
+        assert weight.shape == (WIDTH, WIDTH)
+        assert 0.9 * bound < weight.abs().max() <= bound
+    assert block.project.bias is None
+    assert block.output.bias is None
+    assert not SelfAttention(WIDTH, HEADS, causal=True, silent=True).output.weight.any()
+
+
+def test_the_paper_pools_every_place_without_a_last_residual():
+    dual = network()
+    assert (dual.pooling, dual.residual) == ("all", False)
+    assert dual.bottleneck.bias is None
+    assert dual.interaction.causal
+    assert network(7).teacher is None
+    narrow = DualNetwork(WIDTH, HEADS, CONFIGURATIONS[6], bottleneck=5, residual=True)
+    assert narrow.bottleneck.weight.shape == (5, WIDTH)

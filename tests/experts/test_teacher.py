@@ -94,3 +94,16 @@ def test_gradients_of_the_chunked_loss_equal_the_naive_ones(expert, limit):
 def test_it_reads_no_layer_and_its_label_numbers_are_not_stored(expert):
     assert expert.layers == ()
     assert set(expert.state_dict()) == {"bias", "numbers"}
+
+
+def test_it_starts_with_the_votes_and_parents_far_below():
+    expert = TeacherExpert(name="T", bias=torch.zeros(L))
+    assert expert.numbers.tolist() == [1.0, 0.0, -3.0, 0.0, 0.0]
+    assert expert.name == "T"
+    assert expert.trained
+    groups = expert.parameter_groups()
+    assert {name: [id(p) for p in found] for name, found in groups.items()} == {
+        "classifier": [id(expert.bias)],
+        "mlp": [id(expert.numbers)],
+    }
+    torch.testing.assert_close(expert.suggestions(expert.prepare(features())), SCOPE.long())

@@ -175,3 +175,57 @@ def test_labels_that_all_lack_training_texts_have_no_rarest_to_follow():
     tie = TextTie(TEXTS, torch.zeros(L, dtype=torch.int64), torch.eye(H), dropout=0.0)
     bias = torch.arange(float(L))
     torch.testing.assert_close(tie.biases(bias), torch.full((L,), bias.mean().item()))
+
+
+def test_a_projection_to_another_width_starts_small_and_random():
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(torch.zeros(L, 400))
+    wide = LabelText(torch.randn(L, 300), COUNTS, tied=True).join(weight)
+    assert wide.project.shape == (400, 300)
+    assert float(wide.project.detach().std()) == pytest.approx(0.02, rel=0.02)
+    assert abs(float(wide.project.detach().mean())) < 1e-3
+
+
+def test_scores_of_stand_ins_have_the_spread_that_the_temperature_asks_for():
+    expert = attention_expert(text(), temperature=0.25)
+    keys = (TEXTS - TEXTS.mean(0)) @ expert.key.weight.T
+    scores = keys @ expert.label_tensors()[0].T
+    assert float(scores.detach().std()) == pytest.approx(0.25, rel=1e-4)
+
+
+def test_only_the_first_label_texts_stand_in_for_documents(monkeypatch):
+    monkeypatch.setattr("glocal.experts.tied_labels._STAND_INS", 4)
+    expert = document_expert(text())
+    scores = (TEXTS[:4] - TEXTS[:4].mean(0)) @ expert.label_tensors()[0].T
+    assert float(scores.detach().std()) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_one_label_text_has_no_spread_to_scale_by():
+    vectors = torch.zeros(L, H)
+    vectors[2] = 1.0
+    tie = document_expert(text(vectors=vectors)).tie
+    torch.testing.assert_close(tie.project.detach(), torch.eye(H))
+
+
+def test_tied_label_vectors_start_at_their_texts_alone():
+    assert not document_expert(text()).weight.any()
+    assert document_expert(None).tie is None
+    assert document_expert(text(tied=False)).tie is None
+
+
+def test_the_text_is_stored_and_what_counts_give_is_not():
+    tie = document_expert(text()).tie
+    assert set(tie.state_dict()) == {"project", "rows"}
+    assert tie.rarest.tolist() == [False, False, True, False, False, True]
+    assert tie.dropout == 0.0
+
+
+def test_vectors_are_computed_again_in_training_and_with_gradients():
+    expert = document_expert(text()).eval()
+    first, second = expert.label_tensors()[0], expert.label_tensors()[0]
+    assert first is not second
+    assert first.requires_grad
+    with torch.no_grad():
+        assert expert.tie.vectors(expert.weight) is expert.tie.vectors(expert.weight)
+        expert.train()
+        assert expert.tie.vectors(expert.weight) is not expert.tie.vectors(expert.weight)
