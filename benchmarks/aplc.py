@@ -19,31 +19,17 @@ from glocal.lab.head_bench import (
     Workload,
     build_clusters,
     head_topk,
+    set_gates,
     timed,
     training_step,
 )
 
-GATE = 12.0  # logit of an open gate
 PARTITIONS = {"0.1/0.2/0.7": (0.1, 0.2, 0.7), "4 equal": (0.25,) * 4}
 
 
 def parameters(head):
     """How many numbers are trained."""
     return sum(p.numel() for p in head.parameters())
-
-
-@torch.no_grad()
-def set_gates(head, document, gold, how):
-    """Set the gates and return documents that open them; coordinate t is gate t's logit."""
-    present = head.present(head.rank_gold(gold))
-    gates = {"closed": present & False, "typical": present, "open": present | True}[how]
-    head.gates.weight.zero_()
-    head.gates.weight[range(head.n_tails), range(head.n_tails)] = 1.0
-    if head.gates.bias is not None:
-        head.gates.bias.zero_()
-    document = document.clone()
-    document[:, : head.n_tails] = torch.where(gates, GATE, -GATE)
-    return document
 
 
 def show(name, flat_seconds, seconds):

@@ -25,6 +25,7 @@ import os
 import random
 import shutil
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -398,17 +399,22 @@ class Collected:
         return True
 
     def choose(self, mutant: Mutant) -> list[int]:
-        """Return the tests that reach a mutant, the quickest files first."""
+        """Return the tests that reach a mutant, the quickest files and tests first."""
         inner = _first_lines(mutant)
         reaching = [
             number
             for number, test in enumerate(self.tests)
             if any(path == str(mutant.path) and line in inner for path, line in test["places"])
         ]
-        seconds: dict[str, float] = defaultdict(float)
+        seconds = defaultdict(list)
         for number in reaching:
-            seconds[self.tests[number]["file"]] += self.tests[number]["seconds"]
-        return sorted(reaching, key=lambda number: seconds[self.tests[number]["file"]])
+            seconds[self.tests[number]["file"]].append(self.tests[number]["seconds"])
+
+        def order(number: int) -> tuple[float, str, float]:
+            test = self.tests[number]
+            return statistics.mean(seconds[test["file"]]), test["file"], test["seconds"]
+
+        return sorted(reaching, key=order)
 
     def run_mutant(self, mutant: Mutant, tests: list[int]) -> int:
         """Change the function in this process and run its tests."""

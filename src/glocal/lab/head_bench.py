@@ -26,6 +26,7 @@ from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
 from glocal.ranking.topk import TopK
 
+_GATE = 12.0  # logit of an open gate
 _DOCUMENTS = 500_000  # training documents the label counts stand for
 
 
@@ -126,6 +127,20 @@ def training_step(
         document.grad = None
 
     return step
+
+
+@torch.no_grad()
+def set_gates(head: APLC, document: Tensor, gold: Tensor, how: str) -> Tensor:
+    """Set the gates and return documents that open them; coordinate t is gate t's logit."""
+    present = head.present(head.rank_gold(gold))
+    gates = {"closed": present & False, "typical": present, "open": present | True}[how]
+    head.gates.weight.zero_()
+    head.gates.weight[range(head.n_tails), range(head.n_tails)] = 1.0
+    if head.gates.bias is not None:
+        head.gates.bias.zero_()
+    document = document.clone()
+    document[:, : head.n_tails] = torch.where(gates, _GATE, -_GATE)
+    return document
 
 
 @torch.no_grad()
