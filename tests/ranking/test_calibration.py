@@ -9,6 +9,7 @@ from scipy import sparse
 
 from glocal.metrics.reliability import expected_calibration_error
 from glocal.ranking.calibration import Calibration, CalibrationPairs, calibrate
+from glocal.ranking.calibration_curve import CalibrationCurve
 from glocal.ranking.predictions import Predictions
 
 
@@ -147,3 +148,41 @@ def test_what_would_turn_the_order_around_is_refused(stretch):
     for pair in ((stretch, 1.0), (1.0, stretch)):
         with pytest.raises(ValueError, match="must be above 0"):
             Calibration(*pair)
+
+
+def test_scores_of_zero_and_one_have_finite_log_odds():
+    # 1 counts as 1 − 2⁻²⁵ and 0 as 10⁻³⁰; halving their log-odds takes square roots of the odds.
+    sure, never = temperature(2.0)(np.array([[1.0, 0.0]]))[0]
+    assert 1 - sure == pytest.approx(2**-12.5, rel=1e-3)
+    assert never == pytest.approx(1e-15, rel=1e-5)
+    assert temperature(0.5)(np.array([[1e-20]]))[0, 0] == pytest.approx(1e-30)  # not below
+
+
+def test_a_curve_lowers_later_ranks():
+    curve = CalibrationCurve((0.0, 1.0), (0.0, 1.0), rank_slope=1.0)
+    scores = np.array([[0.5, 0.5, 0.5], [0.8, 0.4, -np.inf]], dtype=np.float32)
+    found = Calibration(curve=curve)(scores)
+    assert found[1, 2] == -np.inf
+    # Equal scores stay equal, so they get the lowest of their ranks or what stands before them.
+    assert found[0].tolist() == sorted(found[0].tolist(), reverse=True)
+    assert found[1, 0] == pytest.approx(0.8)
+    assert found[1, 1] == pytest.approx((0.4 / 0.6 / 2) / (1 + 0.4 / 0.6 / 2))
+
+
+def test_pairs_are_kept_by_bands_of_ranks():
+    pairs = CalibrationPairs()
+    scores = np.array([[0.9, 0.5, 0.2, 0.1]], dtype=np.float32)
+    found = Predictions(np.array([[0, 1, 2, 3]]), scores)
+    pairs.add(found, sparse.csr_matrix([[1, 0, 1, 0, 0]]))
+    odds, gold, weights, ranks = np.concatenate(pairs.parts, axis=1)
+    np.testing.assert_allclose(odds, np.log(scores[0] / (1 - scores[0])), rtol=1e-5)
+    assert gold.tolist() == [1, 0, 1, 0]
+    assert weights.tolist() == [1, 1, 1, 1]
+    np.testing.assert_allclose(ranks, np.exp([0, 6 / 8, 9 / 8, 11 / 8]))
+    later = CalibrationPairs()
+    later.add(found, sparse.csr_matrix([[1, 0, 1, 0, 0]]), skip=2, weight=3.0)
+    odds, gold, weights, ranks = np.concatenate(later.parts, axis=1)
+    np.testing.assert_allclose(odds, np.log(scores[0, 2:] / (1 - scores[0, 2:])), rtol=1e-5)
+    assert gold.tolist() == [3, 0]
+    assert weights.tolist() == [3, 3]
+    np.testing.assert_allclose(ranks, np.exp([9 / 8, 11 / 8]))

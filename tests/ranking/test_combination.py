@@ -241,3 +241,41 @@ def test_a_handful_of_documents_hardly_moves_anything():
     assert 0.0 < found.frequency < 0.15
     assert all(0.2 < weight < 0.8 for weight in found.weights.values())
     assert fit_weights(*many).frequency > 0.4
+
+
+def test_the_same_documents_give_the_same_weights_as_ever():
+    found = fit_weights(*make_pool(documents=60))
+    learnt = [*found.weights.values(), found.frequency, found.bias]
+    assert learnt == pytest.approx([0.53872, 0.39952, -0.22471, -0.30188], abs=2e-4)
+
+
+def test_log_odds_beyond_a_hundred_count_as_a_hundred():
+    logits = [torch.tensor([1e4, -1e4])]
+    found = Combination({"a": 0.01})(["a"], logits, torch.ones(2))
+    torch.testing.assert_close(found, torch.sigmoid(torch.tensor([1.0, -1.0])))
+
+
+def test_a_pool_has_log_odds_and_log_counts_of_its_labels():
+    labels = np.array([[2, 5], [1, -1]])
+    scored = Predictions(
+        np.array([[5, 2], [1, -1]]), np.array([[1.0, 0.0], [0.25, -np.inf]], dtype=np.float32)
+    )
+    counts = np.array([9, 0, 3, 9, 9, 50])
+    pool = Pool(labels, {"a": scored, "b": scored}, counts)
+    assert pool.names == ["a", "b"]
+    assert pool.filled.tolist() == [[True, True], [True, False]]
+    sure = np.log((1 - 1e-7) / 1e-7)
+    np.testing.assert_allclose(pool.log_odds[0], [[-sure, -sure], [sure, sure]], rtol=1e-6)
+    assert pool.log_odds[1, 0].tolist() == pytest.approx([np.log(1 / 3)] * 2)
+    np.testing.assert_allclose(pool.log_counts, [[np.log(3), np.log(50)], [0, np.log(9)]])
+    gold = sp.csr_matrix(np.array([[1, 0, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0]]))
+    assert pool.hits(gold).tolist() == [[True, False], [True, False]]
+    assert not Pool(labels, {"a": scored}).log_counts.any()
+
+
+def test_all_hits_or_none_teach_nothing():
+    pool, gold = make_pool(documents=20)
+    assert fit_weights(pool, sp.csr_matrix(np.ones(gold.shape, dtype=np.int8))) is None
+    outside = sp.hstack([sp.csr_matrix(gold.shape), np.ones((20, 1))], format="csr")
+    assert fit_weights(pool, outside) is None
+    assert fit_weights(*make_pool(useful=(-1.0,))) is None  # no expert deserves a weight

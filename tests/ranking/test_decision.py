@@ -56,3 +56,39 @@ def test_without_a_hit_the_default_holds():
 def test_stored_and_read_again():
     for decision in (Decision(), Decision(0.25, 2, 0.6)):
         assert Decision.from_mapping(decision.to_mapping()) == decision
+
+
+def test_the_threshold_lies_between_the_last_tag_and_the_next_label():
+    def fitted(scores, hits, **options):
+        labels = np.arange(len(scores))[None]
+        gold = sparse.csr_matrix(np.array([[*hits, 0]]))
+        return fit_decision(Predictions.from_unsorted(labels, np.array([scores])), gold, **options)
+
+    found = fitted([0.9, 0.8, 0.3], [1, 1, 0])
+    assert found.threshold == pytest.approx(0.55)
+    assert (found.at_least, found.micro_f1) == (1, pytest.approx(1.0))
+    assert fitted([0.9, 0.8, 0.3], [1, 1, 1]).threshold == pytest.approx(0.15)
+    assert fitted([0.9, 0.8, 0.3], [1, 0, 0]).threshold == pytest.approx(0.9)
+    assert fitted([0.9, 0.8, 0.3], [1, 0, 0], at_least=0).threshold == pytest.approx(0.85)
+    assert fitted([0.9, 0.8, 0.3], [1, 0, 0]).micro_f1 == pytest.approx(1.0)
+    # Equal scores are tagged together or not at all.
+    tied = fitted([0.9, 0.5, 0.5, 0.5], [1, 1, 0, 0])
+    assert tied.threshold > 0.5
+    assert tied.micro_f1 == pytest.approx(2 / 3)
+
+
+def test_neighbouring_scores_keep_the_upper_one():
+    above = np.float32(0.5)
+    below = np.nextafter(above, np.float32(0))
+    found = fit_decision(
+        Predictions(np.array([[0, 1, 2]]), np.array([[0.9, above, below]], dtype=np.float32)),
+        sparse.csr_matrix([[1, 1, 0]]),
+    )
+    assert below < found.threshold <= above
+
+
+def test_by_default_half_and_at_least_one_tag():
+    assert Decision() == Decision(0.5, 1, None)
+    assert "micro_f1" not in Decision().to_mapping()
+    empty = Predictions(np.array([[-1, -1]]), np.full((1, 2), -np.inf, dtype=np.float32))
+    assert Decision(0.0, at_least=2)(empty).indices.tolist() == [[-1, -1]]

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from glocal.ranking.combination import Combination
+from glocal.ranking.expert_topk import ExpertRanker, deduplicate
 from glocal.systems.system import LabelStatistics
 from tests.collating import collate
 from tests.tiny import build_system, tiny_recipe
@@ -142,6 +143,81 @@ def test_the_mean_of_probabilities_beside_what_the_weights_say(way):
     assert torch.equal(found.mean.indices, plain.indices)
     assert torch.equal(found.mean.scores, plain.scores)
     assert not torch.equal(found.combined.scores, plain.scores)
+
+
+# --- a ranker of given logits -----------------------------------------------------------------
+
+
+class Given(ExpertRanker):
+    """Two experts with the same logits, a shortlist, and chunks of two labels."""
+
+    def __init__(self, logits, listed, counts):
+        super().__init__()
+        self.table, self.listed, self.counts = logits, listed, torch.tensor(counts)
+        self.n_labels, self.expert_names = logits.shape[1], ["a", "b"]
+
+    chunking = None
+
+    def prepare(self, batch):
+        return None
+
+    def chunks(self, documents, device):
+        return [slice(i, min(i + 2, self.n_labels)) for i in range(0, self.n_labels, 2)]
+
+    def shortlist(self, batch, states, k, allowed):
+        return self.listed
+
+    def expert_logits(self, states, labels):
+        rows = self.table[:, labels] if isinstance(labels, slice) else self.table.gather(1, labels)
+        return {"a": rows, "b": rows}
+
+
+def given(listed):
+    logits = torch.logit(torch.tensor([[0.2, 0.9, 0.4, 0.8, 0.6]]))
+    batch = collate([np.array([1])], np.arange(1), pad_id=0, left=False)
+    return Given(logits, None if listed is None else torch.tensor([listed]), [3, 0, 9, 4, 7]), batch
+
+
+def test_labels_outside_a_shortlist_follow_by_frequency_below_its_last():
+    ranker, batch = given([3, 1])
+    found = ranker.topk(batch, 5, experts=["b"], mean=True)
+    for best in (found.combined, found.experts["b"], found.mean):
+        assert best.indices.tolist() == [[1, 3, 2, 4, 0]]
+        shares = [10 / 11, 8 / 11, 4 / 11]
+        expected = [0.9, 0.8, *(0.8 * share for share in shares)]
+        torch.testing.assert_close(best.scores, torch.tensor([expected]))
+    assert list(found.experts) == ["b"]
+
+
+def test_a_shortlist_that_suffices_is_not_filled():
+    ranker, batch = given([3, 1])
+    assert ranker.topk(batch, 2).combined.indices.tolist() == [[1, 3]]
+    ranker, batch = given([3, -1])
+    assert ranker.topk(batch, 2).combined.indices.tolist() == [[3, -1]]
+    found = ranker.topk(batch, 3).combined
+    assert found.indices.tolist() == [[3, 2, 4]]
+    torch.testing.assert_close(found.scores, torch.tensor([[0.8, 8 / 11, 6.4 / 11]]))
+
+
+def test_labels_that_are_not_allowed_do_not_fill_a_shortlist():
+    ranker, batch = given([3, 1])
+    allowed = torch.tensor([True, True, False, True, True])
+    found = ranker.topk(batch, 5, allowed=allowed).combined
+    assert found.indices.tolist() == [[1, 3, 4, 0, -1]]
+
+
+def test_candidates_that_were_given_are_not_filled():
+    ranker, batch = given([3, 1])
+    found = ranker.topk(batch, 3, candidates=torch.tensor([[0, 4]])).combined
+    assert found.indices.tolist() == [[4, 0]]
+    torch.testing.assert_close(found.scores, torch.tensor([[0.6, 0.2]]))
+    ranker, batch = given(None)
+    assert ranker.topk(batch, 5).combined.indices.tolist() == [[1, 3, 4, 2, 0]]
+
+
+def test_deduplicated_labels_are_sorted_with_gaps():
+    labels = torch.tensor([[3, 1, 3, -1], [2, 2, 2, 0]])
+    assert deduplicate(labels).tolist() == [[-1, 1, 3, -1], [0, 2, -1, -1]]
 
 
 @pytest.mark.gpu

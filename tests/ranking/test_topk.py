@@ -43,3 +43,23 @@ def test_scores_survive_the_packing_exactly():
     found = topk_of(scores, torch.arange(5), 5)
     assert found.indices.tolist() == [[0, 4, 1, 2, 3]]
     assert torch.equal(found.scores, scores[:, [0, 4, 1, 2, 3]])
+
+
+def test_the_largest_label_that_fits_into_31_bits():
+    labels = torch.tensor([2**31 - 1, 0, 5])
+    scores = torch.tensor([[0.5, 0.5, 0.25]])
+    found = RunningTopK(3)
+    found.update(scores, labels)
+    assert found.result().indices.tolist() == [[0, 2**31 - 1, 5]]  # ties go to the lower label
+
+
+def test_labels_of_each_document_may_be_allowed_or_not():
+    allowed = torch.tensor([True, False, True])
+    found = topk_of(
+        torch.tensor([[0.9, 0.8], [0.7, 0.6]]), torch.tensor([[1, 2], [0, -1]]), 2, allowed
+    )
+    assert found.indices.tolist() == [[2, -1], [0, -1]]
+    torch.testing.assert_close(found.scores, torch.tensor([[0.8, 0.0], [0.7, 0.0]]))
+    assert found.scores.dtype == torch.float32
+    half = topk_of(torch.tensor([[0.5, 0.25]], dtype=torch.bfloat16), torch.arange(2), 1)
+    assert half.scores.tolist() == [[0.5]]
