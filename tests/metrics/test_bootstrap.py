@@ -121,7 +121,7 @@ def test_the_p_value_is_twice_the_rarer_side():
 
 def test_a_draw_without_attainable_gain_scores_zero():
     a = DocumentScores(np.array([1.0, 0.0]), np.array([1.0, 0.0]))
-    b = DocumentScores(np.array([0.0, 0.0]), np.array([1.0, 0.0]))
+    b = DocumentScores(np.array([0.0, 0.0]), np.array([1.0, 1.0]))
     found = paired_bootstrap(a, b, samples=500)
     assert found.low == 0.0
     assert found.high == 1.0
@@ -157,3 +157,49 @@ def test_scores_are_vectors_of_one_length():
     assert np.isnan(DocumentScores(np.zeros(2), np.zeros(2)).value)
     some = DocumentScores(np.array([1.0, 2.0]), np.array([2.0, 4.0])).take(np.array([1]))
     assert (some.numerators.tolist(), some.denominators.tolist()) == ([2.0], [4.0])
+
+
+class Spy:
+    """A generator that notes which way documents are drawn."""
+
+    def __init__(self):
+        self.rng, self.ways = np.random.default_rng(0), []
+
+    def multinomial(self, *args, **options):
+        self.ways.append("grouped")
+        return self.rng.multinomial(*args, **options)
+
+    def integers(self, *args, **options):
+        self.ways.append("single")
+        return self.rng.integers(*args, **options)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "way"), [([8, 8], "single"), ([8, 9], "grouped"), ([1, 2, 1], "single")]
+)
+def test_documents_are_drawn_in_groups_of_more_than_eight(sizes, way):
+    spy = Spy()
+    (counts,) = bootstrap._draw_counts(np.array(sizes), 5, spy)
+    assert spy.ways == [way]
+    assert counts.shape == (5, len(sizes))
+    assert counts.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("sizes", "block", "draws"),
+    [([1, 2, 1], 8, [2, 2, 2, 1]), ([40, 60], 5, [2, 2, 2, 1]), ([1, 2, 1], 1, [1] * 7)],
+)
+def test_blocks_of_draws_stay_within_their_size(sizes, block, draws, monkeypatch):
+    monkeypatch.setattr(bootstrap, "_BLOCK", block)
+    blocks = bootstrap._draw_counts(np.array(sizes), 7, np.random.default_rng(0))
+    assert [len(counts) for counts in blocks] == draws
+
+
+def test_a_block_of_counts_takes_32_megabytes():
+    assert 8 * bootstrap._BLOCK == 32 * 2**20
+
+
+def test_whole_numbers_become_scores():
+    scores = DocumentScores.mean([1, 0])
+    assert scores.numerators.dtype == scores.denominators.dtype == np.float64
+    assert scores.value == 0.5

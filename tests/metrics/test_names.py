@@ -24,6 +24,7 @@ def test_micro_f1_has_no_k():
         ("ndcg@3", "nDCG@3"),
         ("p@5", "P@5"),
         ("P5", "P@5"),
+        ("P3", "P@3"),
         ("P@0", "P@5"),
         ("PSNDCG@1", "PSnDCG@1"),
         ("macro-F1@5", "macro-F@5"),

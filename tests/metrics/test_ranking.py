@@ -121,6 +121,16 @@ def test_gold_is_brought_into_canonical_form():
     ]
 
 
+def test_gold_in_canonical_form_is_not_copied():
+    matrix = csr([[0, 2], [1]], 3)
+    matrix.sum_duplicates()
+    gold = prepare_gold(matrix)
+    assert np.shares_memory(gold.matrix.indices, matrix.indices)
+    assert prepare_gold(gold) is gold
+    assert gold.sizes.dtype == gold.kept.dtype == np.int64
+    assert hit_matrix(np.array([[0]]), csr([[]], 1)).dtype == bool
+
+
 def test_the_callers_matrix_is_left_alone():
     messy = sparse.csr_matrix((np.array([1.0, 0.0]), np.array([1, 0]), np.array([0, 2])), (1, 2))
     prepare_gold(messy)
@@ -140,6 +150,7 @@ def test_no_overflow_with_many_documents_and_labels():
     [
         (np.array([[0], [1]]), csr([[0]], 2)),
         (np.array([[7]]), csr([[0]], 2)),
+        (np.array([[2]]), csr([[0]], 2)),
         (np.array([[-2]]), csr([[0]], 2)),
         (np.array([0]), csr([[0]], 2)),
     ],
@@ -160,6 +171,8 @@ def test_k_must_be_positive_and_within_the_depth():
         precision_at_k(judged, 0)
     with pytest.raises(ValueError, match="depth"):
         psp_at_k(weigh(judged, np.ones(1), depth=1), 2)
+    with pytest.raises(ValueError, match="depth"):
+        psndcg_at_k(weigh(judged, np.ones(1), depth=1), 2)
     with pytest.raises(ValueError, match="n_columns"):
         weigh(judged, np.ones(0), depth=1)
 
@@ -173,6 +186,8 @@ def test_discounts_are_inverse_logarithms_of_the_rank():
 def test_weights_by_the_formula_of_jain_et_al():
     # One training text is enough, and without n_columns there is a weight for each count.
     assert inverse_propensity([0, 1], 1).tolist() == [1, 1]
+    assert inverse_propensity([], 10).shape == (0,)
+    assert inverse_propensity([0], 10, b=0.5)[0] > 1
     found = inverse_propensity([0, 9], 100)
     expected = [1 + (np.log(100) - 1) * 2.5**0.55 * (n + 1.5) ** -0.55 for n in (0, 9)]
     np.testing.assert_allclose(found, expected)

@@ -63,3 +63,9 @@ def test_an_empty_list_of_predictions_is_complete():
     assert micro.threshold == 0.5
     assert micro.f1.denominators.tolist() == [2.0]
     assert micro.f1.numerators.tolist() == [0.0]
+
+
+def test_one_tag_and_one_gold_label():
+    judged = judge(np.array([[1]]), sparse.csr_matrix([[0, 1]]))
+    micro = micro_scores(judged, np.array([[0.7]], dtype=np.float32), 0.5)
+    assert (micro.precision, micro.recall, micro.f1.value) == (1, 1, 1)

@@ -26,6 +26,13 @@ def test_empty_slots_go_last_even_behind_minus_infinity():
     assert scores.tolist() == [[0.0, -INF, -INF, -INF]]
 
 
+def test_label_zero_is_a_label():
+    indices, scores = sort_topk(np.array([[0, 1], [-1, 0]], np.int32), np.array([[1, 2], [3, 4.0]]))
+    assert indices.tolist() == [[1, 0], [0, -1]]
+    assert indices.dtype == np.int64
+    assert scores.tolist() == [[2, 1], [4, -INF]]
+
+
 def test_keeps_the_first_k():
     indices, _ = sort_topk(np.array([[0, 1, 2]]), np.array([[0.1, 0.3, 0.2]]), 2)
     assert indices.tolist() == [[1, 2]]

@@ -116,10 +116,8 @@ def _draw_differences(
     parts = []
     for counts in _draw_counts(sizes, samples, rng):
         sums = counts @ groups  # (draws, 4)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratios = sums[:, [0, 2]] / sums[:, [1, 3]]
-        # A draw without attainable gain scores 0.
-        ratios = np.nan_to_num(ratios, nan=0.0)
+        with np.errstate(invalid="ignore"):  # 0 / 0: a draw without attainable gain scores 0
+            ratios = np.nan_to_num(sums[:, [0, 2]] / sums[:, [1, 3]])
         parts.append(ratios[:, 0] - ratios[:, 1])
     differences = np.concatenate(parts)
     # Equal sums may differ in their last bits; treat such a draw as no difference.

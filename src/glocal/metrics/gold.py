@@ -69,7 +69,7 @@ def _canonical(gold: Any) -> Any:
     matrix = matrix.copy()
     # Remove zeros first: two stored values that cancel out would otherwise hide a gold label.
     matrix.eliminate_zeros()
-    matrix.data = np.ones(matrix.nnz, dtype=np.float64)
+    matrix.data = np.ones(matrix.nnz)
     matrix.sum_duplicates()
     return matrix
 
@@ -84,10 +84,10 @@ def hit_matrix(indices: NDArray[np.int64], matrix: Any) -> NDArray[np.bool_]:
     n_rows, n_columns = matrix.shape
     _check_indices(indices, n_rows, n_columns)
     sizes = np.diff(matrix.indptr)
-    gold_keys = np.repeat(np.arange(n_rows, dtype=np.int64), sizes) * n_columns + matrix.indices
+    gold_keys = np.repeat(np.arange(n_rows), sizes) * n_columns + matrix.indices
     if not len(gold_keys):
         return np.zeros(indices.shape, dtype=bool)
-    keys = np.arange(n_rows, dtype=np.int64)[:, None] * n_columns + indices
+    keys = np.arange(n_rows)[:, None] * n_columns + indices
     places = np.searchsorted(gold_keys, keys)
     places[places == len(gold_keys)] = 0
     return np.asarray((gold_keys[places] == keys) & (indices >= 0))

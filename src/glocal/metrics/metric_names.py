@@ -69,5 +69,5 @@ def _nearest(name: str) -> str:
     k = re.search(r"[1-9][0-9]*", name.partition("@")[2]) or re.search(r"[1-9][0-9]*$", name)
     valid = [f"{family}@{k.group() if k else 5}" for family in _FAMILIES] + [MICRO]
     folded = {known.lower(): known for known in valid}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.4)
+    close = difflib.get_close_matches(name.lower(), folded, cutoff=0.4)
     return f" (did you mean '{folded[close[0]]}'?)" if close else ""

@@ -34,7 +34,7 @@ def inverse_propensity(
         raise ValueError(f"n_train must be at least 1, not {n_train}")
     if b <= 0:
         raise ValueError(f"b must be above 0, not {b}")
-    known = np.asarray(counts, dtype=np.float64)
+    known = np.asarray(counts)
     padded = np.zeros(max(len(known), n_columns))
     padded[: len(known)] = known
     # C is negative for one or two texts, which would invert the weights; 0 makes them equal.

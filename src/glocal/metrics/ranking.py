@@ -82,7 +82,7 @@ def ndcg_at_k(judged: Judged, k: int) -> DocumentScores:
 
 def discounts(k: int) -> NDArray[np.float64]:
     """Return 1/log2(r + 1) for the ranks r = 1 … k."""
-    return 1.0 / np.log2(np.arange(2, k + 2, dtype=np.float64))
+    return 1.0 / np.log2(np.arange(2, k + 2))
 
 
 def ideal_discounts(sizes: NDArray[np.int64], k: int) -> NDArray[np.float64]:
@@ -93,4 +93,4 @@ def ideal_discounts(sizes: NDArray[np.int64], k: int) -> NDArray[np.float64]:
 def _hits_within(judged: Judged, k: int) -> NDArray[np.int64]:
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
-    return np.asarray(judged.hits[:, :k].sum(axis=1, dtype=np.int64))
+    return np.asarray(judged.hits[:, :k].sum(axis=1))

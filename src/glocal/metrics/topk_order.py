@@ -25,5 +25,5 @@ def sort_topk(
     labels = np.asarray(indices, dtype=np.int64)
     values = np.where(labels >= 0, scores, -np.inf).astype(np.float32)
     # A filled slot may score -inf, so emptiness is a separate sort key.
-    order = np.lexsort((labels, -values, labels < 0), axis=-1)[:, :k]
+    order = np.lexsort((labels, -values, labels < 0))[:, :k]
     return np.take_along_axis(labels, order, axis=1), np.take_along_axis(values, order, axis=1)
