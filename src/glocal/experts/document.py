@@ -103,7 +103,7 @@ class DocumentExpert(Expert):
 
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """`⟨h, e_j⟩ + b_j`."""
-        (document,) = state
+        document: Tensor = state[0]
         weight, *bias = rows
         weight = weight.to(document.dtype)
         if weight.dim() == 3:

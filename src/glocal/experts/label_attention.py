@@ -167,8 +167,8 @@ class LabelAttentionExpert(Expert):
         """Attention weights α of the given labels over the tokens, (B, C, T)."""
         keys, _, _, mask = state
         query = self.label_tensors()[0][labels].to(keys.dtype)
-        scores = query @ keys.transpose(1, 2)  # (B, C, T)
-        scores = scores.float() / self.config.temperature
+        scores: Tensor = (query @ keys.transpose(1, 2)).float()  # (B, C, T)
+        scores = scores / self.config.temperature
         if mask is not None:
             scores = scores.masked_fill(~mask[:, None, :], float("-inf"))
         return scores.softmax(-1)

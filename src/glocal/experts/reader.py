@@ -146,7 +146,7 @@ def vote_odds(features: Features) -> tuple[Tensor, Tensor, Tensor]:
     return found[SCOPE].long(), torch.logit(votes.clamp(1e-4, _LARGEST)), votes > 0
 
 
-def vote_prior(votes: Sequence[Tensor | None], labels: Tensor) -> Tensor:
+def vote_prior(votes: Sequence[Tensor], labels: Tensor) -> Tensor:
     """Return the vote prior at labels, (B, C)."""
     scope, counts = votes
     return at_labels(scope, counts, labels)[1]

@@ -60,7 +60,8 @@ class SparseExpert(Expert):
 
     def suggestions(self, state: State) -> Tensor | None:
         """Return its best labels."""
-        return state[0]
+        labels: Tensor = state[0]
+        return labels
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Return nothing: the sparse model is not trained by gradient."""

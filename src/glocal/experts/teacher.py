@@ -60,7 +60,8 @@ class TeacherExpert(Expert):
 
     def suggestions(self, state: State) -> Tensor | None:
         """Return the scope, which may include parents outside the label space."""
-        return state[0]
+        labels: Tensor = state[0]
+        return labels
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Group the biases apart from the learnt numbers."""
