@@ -6,7 +6,7 @@
     ├── ModelError             a model directory cannot be read or written
     │   └── NewerFormatError   it was written by a newer version of the library
     ├── TrainingError          training cannot continue (a loss that is not finite, a full disk)
-    │   └── Interrupted        the user stopped a run; its state is saved
+    │   └── Interrupted        the user stopped a run; says what is kept
     ├── NotFittedError         a `Tagger` was used before it was fitted (`glocal.tagger`)
     └── MissingExtraError      an optional package is not installed; names the `pip install` line
 
@@ -120,7 +120,7 @@ class TrainingError(GlocalError):
 
 
 class Interrupted(TrainingError):
-    """The user stopped a run; its state was saved and can be resumed."""
+    """The user stopped a run; the message says what is kept of it."""
 
 
 class MissingExtraError(GlocalError, ImportError):

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glocal import tagger_files as files
 from glocal.config import Recipe
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import DataError, ModelError, Remedy
 from glocal.estimator import Estimator, NotFittedError, raise_not_fitted
 from glocal.ranking.decision import Decision
-from glocal.tagger_files import TemporaryHome, read_files, read_settings, write_settings
 from glocal.terminal import TrainingProgress, open_console, progress_bar
 from glocal.text_inputs import LabelColumns, as_corpus, as_dev_corpus, as_matrix, as_texts
 
@@ -97,6 +96,7 @@ class Tagger(Estimator):
         dev: tuple[Any, Any] | None = None,
         label_table: LabelTable | str | Path | None = None,
         out: str | Path | None = None,
+        resume: bool = False,
         overwrite: bool = False,
         listener: TrainListener | None = None,
     ) -> Tagger:
@@ -108,9 +108,11 @@ class Tagger(Estimator):
                 matrix (texts, labels), dense or sparse, whose column numbers are the labels, or a
                 DataFrame of this kind, whose column names are.
             dev: Held-out texts and their labels, as a pair; they decide the best checkpoint, the
-                experts' weights and the calibration.
+                experts' weights and the calibration; by default training texts are held out for it.
             label_table: Names and descriptions of labels, or a file of them.
-            out: The model directory to write; a temporary one by default.
+            out: The model directory to write; a temporary one by default, of which nothing is kept
+                if training is interrupted.
+            resume: Whether to continue a run into `out` that was interrupted.
             overwrite: Whether a model already at `out` may be replaced.
             listener: Receives progress events, in place of the progress bar.
 
@@ -132,14 +134,15 @@ class Tagger(Estimator):
         dev_corpus = as_dev_corpus(dev)
         if isinstance(label_table, str | Path):
             label_table = read_label_table(label_table)
-        home = None if out else TemporaryHome()
-        with TrainingProgress(open_console(self.verbose)) as progress:
+        home = None if out else files.TemporaryHome()
+        with TrainingProgress(open_console(self.verbose)) as progress, files.interruptible(out):
             result = fit(
                 recipe,
                 corpus,
                 out=home.path if home else Path(str(out)),
                 dev=dev_corpus,
                 label_table=label_table,
+                resume=resume,
                 overwrite=overwrite,
                 device=self.device,
                 listener=listener or progress,
@@ -264,8 +267,7 @@ class Tagger(Estimator):
         """Return probabilities as a sparse matrix (texts, labels) of the k best of each text.
 
         Column j is `classes_[j]`. Labels that are not stored were not among the k best: their
-        probability is not 0. There is no `decision_function`, since 0, which it would have for
-        them, stands for a decision.
+        probability is not 0.
 
         Args:
             X: A text, or a list, an array or a Series of texts.
@@ -357,7 +359,7 @@ class Tagger(Estimator):
         from glocal.predict.predictor import Predictor
 
         predictor = Predictor.load(path, device=device)
-        settings = read_settings(Path(path), predictor.labels.ids)
+        settings = files.read_settings(Path(path), predictor.labels.ids)
         tagger = cls(
             predictor.recipe,
             threshold=settings.get("threshold"),
@@ -371,21 +373,21 @@ class Tagger(Estimator):
 
     def _write_settings(self, folder: Path) -> None:
         settings = {"k": self.k, "threshold": self.threshold, "whole_numbers": self._whole_numbers}
-        columns = {} if self._columns is None else asdict(self._columns)
-        write_settings(folder, {**settings, **columns})
+        files.write_settings(folder, settings, self._columns)
 
     def __getstate__(self) -> dict[str, Any]:
         made_again = {"predictor_", "_home", "_path"}
         state = {key: value for key, value in vars(self).items() if key not in made_again}
-        return state | ({"_files": read_files(self._path)} if "predictor_" in vars(self) else {})
+        fitted = "predictor_" in vars(self)
+        return state | ({"_files": files.read_files(self._path)} if fitted else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from glocal.predict.predictor import Predictor
 
-        files = state.pop("_files", None)
+        stored = state.pop("_files", None)
         vars(self).update(state)
-        if files is not None:
-            self._home = TemporaryHome(files)
+        if stored is not None:
+            self._home = files.TemporaryHome(stored)
             self._path = self._home.path
             self.predictor_ = Predictor.load(self._path, device=self.device)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from glocal.data.atomic import atomic_write
-from glocal.errors import ModelError
+from glocal.errors import Interrupted, ModelError
 from glocal.storage.integrity import update_checksums
+from glocal.text_inputs import LabelColumns
 
 _SETTINGS = "tagger.json"
 
@@ -33,16 +36,43 @@ class TemporaryHome:
             (self.path / name).write_bytes(content)
 
 
+@contextlib.contextmanager
+def interruptible(out: str | Path | None) -> Iterator[None]:
+    """Say what is kept when the user interrupts training.
+
+    Args:
+        out: The model directory asked for; None for a temporary one.
+
+    Raises:
+        Interrupted: The user stopped the run.
+    """
+    try:
+        yield
+    except (Interrupted, KeyboardInterrupt) as error:
+        if out is None:
+            raise Interrupted(
+                "training was interrupted, and nothing of it is kept; with `out`, a run can be "
+                "continued"
+            ) from error
+        if isinstance(error, Interrupted):
+            raise
+        raise Interrupted(
+            f"training was interrupted before its first checkpoint, so another run into {out} "
+            "starts again; finished parts are read from the cache"
+        ) from error
+
+
 def read_files(folder: Path) -> dict[str, bytes]:
     """Return the content of every file below a folder by its path."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file())
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
-def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write a tagger's own settings into a model directory."""
+def write_settings(folder: Path, settings: Mapping[str, Any], columns: LabelColumns | None) -> None:
+    """Write a tagger's own settings, and the form of its labels, into a model directory."""
+    document = {**settings, **({} if columns is None else asdict(columns))}
     with atomic_write(folder / _SETTINGS) as file:
-        file.write(json.dumps(settings, indent=2, default=str).encode() + b"\n")
+        file.write(json.dumps(document, indent=2, default=str).encode() + b"\n")
     update_checksums(folder)
 
 

@@ -46,7 +46,7 @@ def _facts(found: ModelInfo) -> dict[str, str]:
         "training texts": f"{found.n_documents:,}",
         "size": format_bytes(found.n_bytes),
         "scores": _scores(found),
-        "calibration": "fitted on dev" if found.metrics.get("dev") else "",
+        "calibration": f"fitted {place}" if (place := _tuned_on(found)) else "",
         "default tags": _default_tags(found),
         "integrity": _integrity(found),
         "written": f"{found.created} by glocal {found.library_version}, "
@@ -58,9 +58,17 @@ def _facts(found: ModelInfo) -> dict[str, str]:
 def _scores(found: ModelInfo) -> str:
     from glocal.cli.training_progress import format_scores
 
-    dev = found.metrics.get("dev", {})
-    scores = format_scores(dev.get("combined", dev))  # as in models of earlier versions
-    return f"on dev: {scores}" if scores else "none; it was trained without dev texts"
+    metrics = found.metrics
+    scores = format_scores(metrics.get("dev") or metrics.get("held_out") or {})
+    return f"{_tuned_on(found)}: {scores}" if scores else "none; it was trained without dev texts"
+
+
+def _tuned_on(found: ModelInfo) -> str:
+    """Return the texts that weights, calibration and decision were tuned on, in words."""
+    if found.metrics.get("dev"):
+        return "on dev"
+    held_out = found.metrics.get("held_out_texts")
+    return f"on {held_out:,} held-out training texts" if held_out else ""
 
 
 def _integrity(found: ModelInfo) -> str:
@@ -76,4 +84,8 @@ def _default_tags(found: ModelInfo) -> str:
     if "threshold" not in found.decision:
         return "the best k; no threshold is stored"
     at_least = found.decision.get("at_least", 0)
-    return f"probability of at least {found.decision['threshold']:.3f}, {at_least} or more per text"
+    place = _tuned_on(found) if "micro_f1" in found.decision else ""
+    return (
+        f"probability of at least {found.decision['threshold']:.3f}, {at_least} or more per text"
+        + f", tuned {place}" * bool(place)
+    )

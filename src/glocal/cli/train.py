@@ -131,6 +131,10 @@ def summary(result: FitResult) -> str:
     """Return a short summary of a finished training."""
     from glocal.cli.training_progress import format_scores, format_seconds
 
-    scores = format_scores(result.metrics.get("dev", {}))
+    metrics = result.metrics
     lines = [f"Saved {result.path} after {format_seconds(result.seconds)}."]
-    return "\n".join([*lines, f"On dev: {scores}."] if scores else lines)
+    if scores := format_scores(metrics.get("dev", {})):
+        lines.append(f"On dev: {scores}.")
+    elif scores := format_scores(metrics.get("held_out", {})):
+        lines.append(f"On {metrics['held_out_texts']:,} held-out training texts: {scores}.")
+    return "\n".join(lines)

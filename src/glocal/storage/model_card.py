@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def model_card(model: StoredModel) -> str:
     """Return the card of a model; blocks of the template that have nothing to say are skipped."""
     recipe, labels = model.recipe, model.labels
+    scores = model.metrics.get("dev", model.metrics.get("held_out", {}))
     values = {
         "system": recipe.system,
         "encoder": recipe.encoder.name,
@@ -26,9 +27,8 @@ def model_card(model: StoredModel) -> str:
         "experts": ", ".join(recipe.experts),
         "training": _training(recipe),
         "plan": "\n".join(f"- {line}" for line in model.metrics.get("plan", {}).get("lines", [])),
-        "scores": "\n".join(
-            f"| {name} | {value:.4f} |" for name, value in model.metrics.get("dev", {}).items()
-        ),
+        "tuned_on": "dev" if "dev" in model.metrics else "held-out training texts",
+        "scores": "\n".join(f"| {name} | {value:.4f} |" for name, value in scores.items()),
     }
     template = resources.files("glocal.storage").joinpath("card.md.txt").read_text("utf-8")
     blocks = [Template(block) for block in template.split("\n\n")]

@@ -116,7 +116,8 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     """Read what training measured; older files keep the scores of all parts in one table."""
     with _damaged(folder):
         metrics: dict[str, Any] = json.loads((folder / "metrics.json").read_text("utf-8"))
-        if "combined" in metrics.get("dev", {}):
+        scores = {**metrics.get("dev", {}), **metrics.get("held_out", {})}
+        if "combined" in scores:
             metrics["dev_experts"] = metrics["dev"]
             metrics["dev"] = metrics["dev_experts"].pop("combined")
     return metrics

@@ -1,7 +1,8 @@
 """The inputs of a run, which its members share: labels, companions and their features.
 
 The label space, the companions fitted on the raw texts (a teacher, the sparse model), and the
-features they give for every text.
+features they give for every text. Without dev texts, some training texts are held out in their
+place: those that the sparse model holds out for itself.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from glocal.companions.companion import FitInputs
 from glocal.companions.companion_list import Companions, companions_of, word_vectors
+from glocal.companions.sparse.platt import held_out_texts
 from glocal.config import Recipe
 from glocal.config.rules import DataFacts, data_problems
 from glocal.data.corpus import Corpus
+from glocal.data.duplicates import text_keys
 from glocal.errors import ConfigError, DataError
 from glocal.progress import Progress, StagedProgress
 from glocal.train.context import RunContext, throttled_progress
@@ -26,9 +31,9 @@ from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import label_texts
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from glocal.encoders.static import StaticVectors
+
+_FEWEST_TEXTS, _FEWEST_HELD_OUT = 200, 15  # a handful of texts is no sample to tune on
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class RunInputs:
 
     Attributes:
         train: The training texts.
-        dev: Texts to choose weights on.
+        dev: Texts to choose weights on; None without any.
         labels: The label space.
         vectors: Word vectors, where the recipe reads them.
         companions: The models of raw texts that were fitted first.
@@ -45,6 +50,8 @@ class RunInputs:
         dev_features: Their features of dev.
         later: Models of raw texts that are fitted while the network trains.
         label_texts: Names and descriptions of the labels, where the recipe uses them.
+        held_out: Whether dev was held out of the training texts. Such a sample is small: it tunes
+            weights, calibration and decision at the end, and does not choose checkpoints.
     """
 
     train: Corpus
@@ -56,6 +63,7 @@ class RunInputs:
     dev_features: Mapping[str, np.ndarray]
     later: LaterCompanions
     label_texts: Sequence[str] | None = None
+    held_out: bool = False
 
     @property
     def all_companions(self) -> Companions:
@@ -100,6 +108,12 @@ def gather_inputs(
     report = throttled_progress(listener)
     vectors = word_vectors(recipe, train, table, progress=report("word vectors trained, passes"))
     inputs, kinds = FitInputs(recipe, train, labels, table, vectors), companions_of(recipe)
+    held_out = None if dev is not None else _hold_out(train, labels, seed=recipe.train.seed)
+    if held_out is not None:
+        train, dev = held_out
+        listener.on_message(
+            f"no dev texts: {len(dev):,} training texts are held out to tune probabilities and tags"
+        )
     later = [kind for kind in kinds if overlap and not kind.feeds_training]
     waiting = LaterCompanions(later, inputs, dev, listener)
     with _main_process_first(engine):
@@ -110,8 +124,34 @@ def gather_inputs(
         train_features = companions.training_features(train, progress=progress)
         dev_features = {} if dev is None else companions.features(dev, progress=progress)
     return RunInputs(
-        train, dev, labels, vectors, companions, train_features, dev_features, waiting, texts
+        train,
+        dev,
+        labels,
+        vectors,
+        companions,
+        train_features,
+        dev_features,
+        waiting,
+        texts,
+        held_out is not None,
     )
+
+
+def _hold_out(train: Corpus, labels: LabelSpace, *, seed: int) -> tuple[Corpus, Corpus] | None:
+    """Return the texts to train on and those to tune on; None where there are too few.
+
+    Every label keeps a training text, and no text to tune on is also a training text.
+    """
+    if len(train) < _FEWEST_TEXTS:
+        return None
+    # The same texts that the sparse model is not trained on.
+    held = held_out_texts(labels.encode(train)[:, : len(labels)], seed=seed)
+    kept = np.setdiff1d(np.arange(len(train)), held)
+    keys = text_keys(train, near=False)
+    held = held[~np.isin(keys[held], keys[kept])]
+    if len(held) < _FEWEST_HELD_OUT:
+        return None
+    return train.take(kept), train.take(held)
 
 
 def _check_data(

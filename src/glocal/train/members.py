@@ -152,7 +152,7 @@ def _measure(
         step=sum(state.step for state in states),
         seconds=sum(state.seconds for state in states),
     )
-    outcome = final_outcome(evaluator, together)
+    outcome = final_outcome(evaluator, together, held_out=run.held_out)
     apart = [final_outcome(None, state).metrics for state in states]
     return replace(outcome, metrics={**outcome.metrics, "members": apart})
 

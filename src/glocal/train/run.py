@@ -92,7 +92,8 @@ def fit(
         recipe: The settings.
         train: Texts with labels.
         out: The model directory to write; until then the run's state is in `OUT.run`.
-        dev: Texts that select the best weights, early stopping and the calibration.
+        dev: Texts that select the best weights, early stopping and the calibration; without them,
+            some training texts are held out for the calibration and the decision.
         label_table: Names, descriptions and parents of labels.
         resume: Continue an unfinished run.
         overwrite: Replace an existing model or unfinished run.
@@ -148,7 +149,7 @@ def fit(
 def _train_alone(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> StoredModel:
     run = set_up(recipe, inputs, context)
     state = train_system(run)
-    outcome = final_outcome(run.evaluator, state)
+    outcome = final_outcome(run.evaluator, state, held_out=run.held_out)
     tokenizer, labels = run.tokenizer, inputs.labels
     return StoredModel(
         run.system, recipe, labels, tokenizer, **vars(outcome), companions=inputs.all_companions

@@ -46,6 +46,7 @@ class SingleRun:
         tokenizer: The encoder's tokenizer.
         data: The training texts.
         evaluator: Scores on dev; None without dev.
+        held_out: Whether dev was held out of the training texts: then it chooses no checkpoint.
         fingerprint: Identifies the run: it must be equal for the run to be resumed.
         context: Where the run computes, keeps its state and reports.
     """
@@ -55,6 +56,7 @@ class SingleRun:
     tokenizer: TextTokenizer
     data: Collator
     evaluator: DevEvaluator | None
+    held_out: bool
     fingerprint: str
     context: RunContext
 
@@ -84,7 +86,8 @@ def set_up(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> Si
         )
         sets.append((dev, evaluator.gold))
     fingerprint = _fingerprint(recipe, engine, sets, inputs.companions)
-    return SingleRun(recipe, system, tokenizer, data, evaluator, fingerprint, context)
+    held_out = inputs.held_out
+    return SingleRun(recipe, system, tokenizer, data, evaluator, held_out, fingerprint, context)
 
 
 def build(
@@ -132,8 +135,16 @@ def _out_of_memory(run: SingleRun) -> TrainingError:
     )
 
 
-def final_outcome(evaluator: DevEvaluator | None, state: RunState) -> Outcome:
-    """Return what is stored about a run beside its weights, scores on dev included."""
+def final_outcome(
+    evaluator: DevEvaluator | None, state: RunState, *, held_out: bool = False
+) -> Outcome:
+    """Return what is stored about a run beside its weights, scores on dev included.
+
+    Args:
+        evaluator: Scores on dev.
+        state: The final state of the run.
+        held_out: Whether dev was held out of the training texts; its scores have other names then.
+    """
     metrics: dict[str, Any] = {
         "steps": state.step,
         "best_step": state.best_step or state.step,
@@ -144,7 +155,11 @@ def final_outcome(evaluator: DevEvaluator | None, state: RunState) -> Outcome:
         return Outcome(metrics)
     with torch.no_grad():
         outcome = evaluator.final()
-    return replace(outcome, metrics=metrics | outcome.metrics)
+    scores = outcome.metrics
+    if held_out:
+        scores = {name.replace("dev", "held_out"): value for name, value in scores.items()}
+        scores["held_out_texts"] = len(evaluator.documents)
+    return replace(outcome, metrics=metrics | scores)
 
 
 def _prepare_loop(run: SingleRun) -> Loop:
@@ -162,7 +177,7 @@ def _prepare_loop(run: SingleRun) -> Loop:
         config=config,
         context=context,
         state=RunState(run.fingerprint),
-        evaluate=run.evaluator,
+        evaluate=None if run.held_out else run.evaluator,
     )
     if context.resume and folder.latest() is not None:
         loop.state, loop.average = folder.load(
