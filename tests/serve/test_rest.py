@@ -41,7 +41,7 @@ def test_only_and_exclude(client):
     rest = client.post("/v1/predict", json={"texts": TEXTS, "k": 15, "exclude": ["cat"]})
     assert all("cat" not in tags and len(tags) == 14 for tags in tags_of(rest))
     unknown = problem(client.post("/v1/predict", json={"texts": TEXTS, "only": ["unicorn"]}))
-    assert unknown.status == 422
+    assert unknown.status == 404
     assert "unicorn" in unknown.detail
 
 

@@ -45,6 +45,10 @@ def serve(
     language: Annotated[
         str, typer.Option(metavar="CODE", help="Language of texts and labels, for Annif's clients.")
     ] = "und",
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="Change a limit; may be repeated."),
+    ] = None,
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
@@ -53,10 +57,10 @@ def serve(
     Models are loaded when they are first used, and again when their files change. Ctrl-C stops the
     server after the requests it has accepted.
     """
-    require("fastapi", extra="serve", purpose="the server")
-    require("uvicorn", extra="serve", purpose="the server")
+    for module in ("fastapi", "uvicorn", "python_multipart", "simplemma"):
+        require(module, extra="serve", purpose="the server")
 
-    from glocal.serve.serve_settings import ServeSettings, read_api_keys
+    from glocal.serve.serve_settings import ServeSettings, parse_limits, read_api_keys
     from glocal.serve.server import serve as run
 
     settings = ServeSettings(
@@ -68,6 +72,7 @@ def serve(
         similar_texts=similar_texts,
         language=language,
         device=device,
+        limits=parse_limits(limit or ()),
     )
 
     def announce(url: str) -> None:

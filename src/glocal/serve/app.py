@@ -18,15 +18,19 @@ from starlette.staticfiles import StaticFiles
 
 from glocal._version import __version__
 from glocal.errors import GlocalError
+from glocal.serve import annif
+from glocal.serve.annif import annif_router
 from glocal.serve.batching import Busy
 from glocal.serve.feedback_store import FeedbackStore
 from glocal.serve.guard import Application, Guard, Observer
-from glocal.serve.problems import Problem, busy, describe_validation, problem_response
+from glocal.serve.label_studio import label_studio_router
+from glocal.serve.problems import Problem, busy, describe_validation
 from glocal.serve.rest import health_router, rest_router
 from glocal.serve.serve_settings import ServeSettings
-from glocal.serve.served_models import ServedModel, ServedModels, model_ids
+from glocal.serve.served_models import ServedModel, ServedModels, UnknownLabels, model_ids
 from glocal.serve.server_metrics import ServerMetrics
 from glocal.serve.service import Service
+from glocal.serve.tei import tei_router
 
 STATIC = Path(__file__).parent / "static"
 
@@ -85,7 +89,8 @@ def _routes(service: Service) -> FastAPI:
         lifespan=lifespan,
         separate_input_output_schemas=False,
     )
-    for router in (rest_router(service), health_router(service)):
+    app.state.service = service
+    for router in (rest_router, annif_router, label_studio_router, tei_router, health_router):
         app.include_router(router)
     _add_page(app)
     _add_errors(app)
@@ -101,19 +106,25 @@ def _add_page(app: FastAPI) -> None:
 
 
 def _add_errors(app: FastAPI) -> None:
-    def answer(error: Any) -> Response:
-        if isinstance(error, Problem):
-            return error.response()
-        if isinstance(error, Busy):
-            return busy("too many texts wait for this model; try again").response()
-        if isinstance(error, RequestValidationError):
-            return problem_response(422, describe_validation(error.errors()))
-        if isinstance(error, HTTPException):
-            return problem_response(error.status_code, str(error.detail), headers=error.headers)
-        return problem_response(422, error.message)
-
-    async def handle(_request: Request, error: Any) -> Response:
-        return answer(error)
+    async def handle(request: Request, error: Any) -> Response:
+        problem = _problem(error)
+        tags = getattr(request.scope.get("route"), "tags", ())
+        if problem.status == 422 and annif.TAG in tags:  # Annif knows no other
+            problem.status = 400
+        return problem.response()
 
     for kind in (Problem, Busy, RequestValidationError, HTTPException, GlocalError):
         app.add_exception_handler(kind, handle)
+
+
+def _problem(error: Any) -> Problem:
+    """Return the problem that an exception stands for."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, Busy):
+        return busy("too many texts wait for this model; try again")
+    if isinstance(error, RequestValidationError):
+        return Problem(422, describe_validation(error.errors()))
+    if isinstance(error, HTTPException):
+        return Problem(error.status_code, str(error.detail), headers=error.headers)
+    return Problem(404 if isinstance(error, UnknownLabels) else 422, error.message)

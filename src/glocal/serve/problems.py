@@ -7,12 +7,22 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from glocal.control_characters import escape_json
 
 MEDIA_TYPE = "application/problem+json"
 _LONGEST_DETAIL = 500
+
+
+class ProblemDocument(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
 
 
 class Problem(Exception):
@@ -47,6 +57,28 @@ def problem_response(
         "detail": shown,
     }
     return Response(dump_json(document), status, dict(headers or {}), MEDIA_TYPE)
+
+
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of answers with these error statuses."""
+    content = {"application/problem+json": {"schema": ProblemDocument.model_json_schema()}}
+    named = {
+        400: "The request is not valid.",
+        401: "The API key is missing or wrong.",
+        403: "The server does not allow this.",
+        404: "There is no such model or label.",
+        408: "The request did not arrive in time.",
+        413: "The body, a text or the number of texts is too large.",
+        415: "The content type or encoding is not supported.",
+        422: "The request is not valid.",
+        429: "Too many requests; try again after the time in Retry-After.",
+        503: "The model cannot be loaded, or there was no result in time.",
+    }
+    return {status: {"description": named[status], "content": content} for status in statuses}
+
+
+POST_PROBLEMS = (400, 401, 403, 404, 408, 413, 415, 422, 429, 503)
+GET_PROBLEMS = (401, 403, 404, 422, 503)
 
 
 def busy(detail: str) -> Problem:

@@ -30,7 +30,9 @@ class PredictRequest(_Request):
     texts: list[str] = Field(min_length=1, description="Texts to tag.")
     k: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of tags.")
     threshold: Probability | None = Field(None, description="Lowest probability of a tag.")
-    only: list[LabelId] | None = Field(None, description="Ids of labels to choose from.")
+    only: list[LabelId] | None = Field(
+        None, min_length=1, description="Ids of labels to choose from."
+    )
     exclude: list[LabelId] | None = Field(None, description="Ids of labels never to predict.")
     truncate: bool = Field(False, description="Cut a text that is too long instead of refusing it.")
 
@@ -192,7 +194,7 @@ class FeedbackRequest(_Request):
         },
     )
     model: str | None = Field(None, description="Id of the model; the first one by default.")
-    text: str = Field(description="The text.")
+    text: str = Field(pattern=r"\S", description="The text.")
     labels: list[LabelId] = Field(max_length=1_000, description="Ids of the right labels.")
     suggested: list[LabelId] | None = Field(
         None, max_length=1_000, description="Ids of the labels that were suggested."
@@ -207,12 +209,3 @@ class FeedbackResponse(BaseModel):
 
     id: str
     unknown_labels: list[str] = Field(description="Labels that the model does not know.")
-
-
-class ProblemDocument(BaseModel):
-    """An error (RFC 9457)."""
-
-    type: str
-    title: str
-    status: int
-    detail: str

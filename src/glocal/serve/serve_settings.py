@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
-from glocal.errors import ConfigError, Remedy
+from glocal.errors import ConfigError, Remedy, no_such
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +99,36 @@ class ServeSettings:
             ]
         if problems:
             raise ConfigError(problems, remedies=remedies)
+
+
+def parse_limits(given: Sequence[str]) -> Limits:
+    """Return the limits with some of them changed, each given as NAME=NUMBER.
+
+    Raises:
+        ConfigError: With every problem: a name that is not known, a value that is no number or is
+            not above 0.
+    """
+    known = {limit.name: type(limit.default) for limit in fields(Limits)}
+    changes: dict[str, Any] = {}
+    problems = []
+    for setting in given:
+        name, _, text = setting.partition("=")
+        if name not in known:
+            problems.append(no_such("limit", name, known))
+            continue
+        try:
+            value = known[name](text)
+            valid = 0 < value < float("inf")
+        except ValueError:
+            valid = False
+        if valid:
+            changes[name] = value
+        else:
+            kind = "whole number" if known[name] is int else "number"
+            problems.append(f"the limit {name} must be a {kind} above 0, not '{text}'")
+    if problems:
+        raise ConfigError(problems)
+    return Limits(**changes)
 
 
 def is_loopback(host: str) -> bool:

@@ -15,7 +15,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -38,6 +38,10 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 Fingerprint = tuple[tuple[str, int, int, int], ...]
 _FIRST_WIDTH = 32  # labels looked at first where a threshold decides how many there are
+
+
+class UnknownLabels(GlocalError):
+    """A request names labels that the model does not know."""
 
 
 @dataclass
@@ -67,12 +71,14 @@ class LoadedModel:
 
         Raises:
             Busy: Too many texts wait.
-            ConfigError: A label is not known.
+            UnknownLabels: A label is not known.
+            ConfigError: No label is left to choose from.
         """
         from glocal.predict.predict_options import allowed_labels, check_unicode
         from glocal.ranking.decision import Decision
 
         check_unicode(texts)
+        self.check_labels((*(only or ()), *(exclude or ())))
         allowed_labels(self.predictor.labels, only, exclude)
         most = min(max_tags, len(self.predictor.labels))
         if k is not None:
@@ -86,6 +92,20 @@ class LoadedModel:
             width = min(8 * width, most)
             found = await self._best(texts, Choice(width, only, exclude))
         return decision(found)
+
+    def check_labels(self, ids: Iterable[str]) -> None:
+        """Refuse labels that the model does not know.
+
+        Raises:
+            UnknownLabels: With the first few of them.
+        """
+        unknown = [id_ for id_ in ids if id_ not in self.predictor.labels.index]
+        if unknown:
+            shown = ", ".join(id_[:60] for id_ in unknown[:5])
+            raise UnknownLabels(
+                f"the model does not know {len(unknown)} of the labels given: {shown}; search "
+                "/v1/labels for those it knows"
+            )
 
     async def _best(self, texts: Sequence[str], choice: Choice) -> Predictions:
         return await asyncio.wrap_future(self.batcher.predict(texts, choice))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
 
 from glocal.data.corpus import surrogate_in
 from glocal.errors import ModelError, no_such
@@ -105,11 +108,17 @@ class Service:
         Raises:
             Problem: 403, they are not accepted; 503, they could not be written.
         """
-        import asyncio
-
         try:
             await asyncio.wrap_future(self.feedback_store().append(model.id, rows))
         except OSError as error:
             raise Problem(
                 503, f"the feedback could not be stored ({error.strerror}); nothing of it was kept"
             ) from error
+
+
+async def _service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+InService = Annotated[Service, Depends(_service_of)]  # an argument of every route

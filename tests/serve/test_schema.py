@@ -1,0 +1,69 @@
+"""Requests that Schemathesis makes from the server's own OpenAPI document."""
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.core.failures import Failure, FailureGroup
+
+from tests.serve.live import live_server
+
+EXAMPLES = 4
+
+
+@pytest.fixture(scope="module")
+def server(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("schema")
+    with live_server(model, folder=folder, options=["--feedback", folder / "rows"]) as running:
+        running.client.post("/v1/predict", json={"texts": ["a cat"]})  # loads the model
+        yield running
+
+
+def try_document(document, base_url, examples, *, paths=None, skip_checks=()):
+    """Send valid and wrong requests for each operation; return a line for each broken promise."""
+    schema = schemathesis.openapi.from_dict(document)
+    schema.config.update(base_url=base_url)
+    problems, tried = [], 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if paths is not None and operation.path not in paths:
+            continue
+        for mode in schemathesis.GenerationMode:
+            strategy = operation.as_strategy(generation_mode=mode)
+            try:
+                try_requests(strategy, examples, skip_checks)
+                tried += 1
+            except Unsatisfiable:  # nothing about this operation can be wrong
+                assert mode is schemathesis.GenerationMode.NEGATIVE
+            except (Failure, FailureGroup) as error:
+                problems.append(f"{operation.label} ({mode.value}): {describe(error)}")
+    return problems, tried
+
+
+def describe(error):
+    parts = getattr(error, "exceptions", [error])
+    return "\n".join(str(part) for part in parts)
+
+
+def try_requests(strategy, examples, skip_checks):
+    @given(case=strategy)
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def run(case):
+        case.call_and_validate(excluded_checks=list(skip_checks))
+
+    run()
+
+
+def test_every_operation_keeps_its_promise(server):
+    document = server.client.get("/openapi.json").json()
+    problems, tried = try_document(document, server.url.rstrip("/"), EXAMPLES)
+    assert not problems, "\n\n".join(problems)
+    assert tried > 20
+    assert server.client.get("/healthz").status_code == 200
