@@ -47,7 +47,7 @@ class SuggestOptions(BaseModel):
 class SuggestForm(SuggestOptions):
     """A text to tag; further fields are accepted and not used."""
 
-    text: str = Field(description="The text.")
+    text: str = Field(min_length=1, description="The text.")
 
 
 class ApiInfo(BaseModel):
@@ -293,11 +293,19 @@ async def _suggestions(
         raise Problem(400, f'language "{options.language}" not supported by vocabulary')
     if not texts or not options.limit:
         return [[] for _ in texts]
-    found = await service.tag(
-        await service.loaded(model), texts, k=options.limit, threshold=options.threshold
-    )
+    loaded = await service.loaded(model)
+    found = await service.tag(loaded, texts, k=options.limit, threshold=options.threshold)
+    labels = loaded.predictor.labels
     return [
-        [Subject(uri=tag.id, label=tag.name, notation=None, score=tag.score) for tag in tags]
+        [
+            Subject(
+                uri=tag.id,
+                label=tag.name,
+                notation=labels.notations[labels.index[tag.id]] or None,
+                score=tag.score,
+            )
+            for tag in tags
+        ]
         for tags in found
     ]
 

@@ -242,7 +242,7 @@ def _choices(element: ET.Element, above: tuple[str, ...]) -> Iterator[tuple[str,
         if child.tag not in _ITEMS:
             yield from _choices(child, above)
             continue
-        path = (*above, child.get("alias") or child.get("value", ""))
+        path = (*above, child.get("alias") or child.get("value") or "")
         yield path[-1], path
         yield from _choices(child, path)
 

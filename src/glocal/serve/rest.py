@@ -64,6 +64,7 @@ async def explain(request: schemas.ExplainRequest, service: InService) -> schema
     """Explain tags: each expert's share, the words behind a tag, similar training texts."""
     model = service.model(request.model)
     loaded = await service.loaded(model)
+    loaded.check_labels(request.labels or ())
     (text,) = service.checked_texts([request.text], truncate=request.truncate)
     k = min(request.k or _EXPLAINED, len(loaded.predictor.labels))
     return await loaded.run(

@@ -108,7 +108,9 @@ def parse_limits(given: Sequence[str]) -> Limits:
         ConfigError: With every problem: a name that is not known, a value that is no number or is
             not above 0.
     """
-    known = {limit.name: type(limit.default) for limit in fields(Limits)}
+    known: dict[str, type[int | float]] = {
+        limit.name: type(getattr(Limits(), limit.name)) for limit in fields(Limits)
+    }
     changes: dict[str, Any] = {}
     problems = []
     for setting in given:
