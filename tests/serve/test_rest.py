@@ -155,3 +155,14 @@ def test_health_and_page(client):
     assert problem(client.get("/static/../app.py")).status == 404
     assert problem(client.get("/static/%2e%2e/app.py")).status == 404
     assert problem(client.get("/v1/predict")).status == 405
+
+
+def test_the_documentation_needs_nothing_from_outside(client):
+    page = client.get("/docs").text
+    for path in client.get("/openapi.json").json()["paths"]:
+        assert path in page
+    assert "Example request" in page
+    assert "<script" not in page
+    assert "http://" not in page.replace("http://example", "")
+    assert "https://" not in page
+    assert client.get("/static/docs.css").status_code == 200

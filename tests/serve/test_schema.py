@@ -42,7 +42,8 @@ def try_document(document, base_url, examples, *, paths=None, skip_checks=()):
 
 def describe(error):
     parts = getattr(error, "exceptions", [error])
-    return "\n".join(str(part) for part in parts)
+    notes = getattr(error, "__notes__", [])
+    return "\n".join([*map(str, parts), *notes])
 
 
 def try_requests(strategy, examples, skip_checks):
@@ -56,7 +57,11 @@ def try_requests(strategy, examples, skip_checks):
         suppress_health_check=list(HealthCheck),
     )
     def run(case):
-        case.call_and_validate(excluded_checks=list(skip_checks))
+        try:
+            case.call_and_validate(excluded_checks=list(skip_checks))
+        except (Failure, FailureGroup) as error:
+            error.add_note(case.as_curl_command())
+            raise
 
     run()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, HTMLResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
@@ -21,6 +21,7 @@ from glocal.errors import GlocalError
 from glocal.serve import annif
 from glocal.serve.annif import annif_router
 from glocal.serve.batching import Busy
+from glocal.serve.docs_page import docs_page
 from glocal.serve.feedback_store import FeedbackStore
 from glocal.serve.guard import Application, Guard, Observer
 from glocal.serve.label_studio import label_studio_router
@@ -101,6 +102,10 @@ def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
         return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(docs_page(app.openapi()))
 
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 LabelId = Annotated[str, Field(min_length=1, max_length=1_000)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+def _whole(value: Any) -> Any:
+    """Read 6.0 as 6: both are whole numbers in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WholeNumber = Annotated[int, BeforeValidator(_whole)]
 
 _TEXT = "Burn on the back of the right hand from boiling water"
 
@@ -28,7 +36,7 @@ class PredictRequest(_Request):
     )
     model: str | None = Field(None, description="Id of the model; the first one by default.")
     texts: list[str] = Field(min_length=1, description="Texts to tag.")
-    k: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of tags.")
+    k: WholeNumber | None = Field(None, ge=1, le=1_000_000, description="Largest number of tags.")
     threshold: Probability | None = Field(None, description="Lowest probability of a tag.")
     only: list[LabelId] | None = Field(
         None, min_length=1, description="Ids of labels to choose from."
@@ -78,7 +86,7 @@ class ExplainRequest(_Request):
     )
     model: str | None = Field(None, description="Id of the model; the first one by default.")
     text: str = Field(description="The text.")
-    k: int | None = Field(None, ge=1, le=100, description="Number of tags; 5 by default.")
+    k: WholeNumber | None = Field(None, ge=1, le=100, description="Number of tags; 5 by default.")
     labels: list[LabelId] | None = Field(
         None, min_length=1, max_length=100, description="Ids of labels to explain instead."
     )
