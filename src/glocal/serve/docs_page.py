@@ -1,4 +1,4 @@
-"""The documentation of the interface as one plain HTML page, without scripts or outside requests."""
+"""The documentation of the interface as a plain HTML page, without scripts or outside requests."""
 
 from __future__ import annotations
 
