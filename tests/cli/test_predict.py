@@ -90,10 +90,10 @@ def test_empty_label_list(run, model, files, tmp_path):
 
 
 def test_label_list_that_is_not_utf8(run, model, files, tmp_path):
-    (tmp_path / "only.txt").write_bytes(b"red\ncaf\xe9\n")
+    (tmp_path / "only.txt").write_bytes("roß\n".encode() + b"caf\xe9\n")
     result = run("predict", model, files.test, "--only", tmp_path / "only.txt")
     assert result.exit_code == 1
-    assert "only.txt: not UTF-8 (byte 8)" in result.stderr
+    assert "only.txt:2: byte 0xe9 at position 4 is not UTF-8" in result.stderr
 
 
 def test_absent_label_list(run, model, files, tmp_path):

@@ -8,6 +8,7 @@ from glocal.data.readers import read_corpus
 from glocal.errors import ConfigError, DataError
 
 runner = CliRunner()
+LABELS = ["red", "blue", "green", "grey"]
 
 
 def write(path, rows):
@@ -17,7 +18,9 @@ def write(path, rows):
 
 @pytest.fixture
 def data(tmp_path):
-    rows = [{"text": f"text number {chr(97 + i)}", "labels": ["a", f"l{i % 4}"]} for i in range(20)]
+    rows = [
+        {"text": f"text number {chr(97 + i)}", "labels": ["a", LABELS[i % 4]]} for i in range(20)
+    ]
     return write(tmp_path / "all.jsonl", rows)
 
 
@@ -58,10 +61,10 @@ def test_inspect_lists_problems_and_fails(tmp_path):
 
 
 def test_inspect_checks_the_label_table(data, tmp_path):
-    labels = write(tmp_path / "labels.jsonl", [{"id": "a"}, {"id": "l0"}, {"id": "l1"}])
+    labels = write(tmp_path / "labels.jsonl", [{"id": "a"}, {"id": "red"}, {"id": "blue"}])
     result = run("inspect", data, "--labels", labels)
     assert result.exit_code == 1
-    assert "the label 'l2' is not in the label table" in result.stdout
+    assert "the label 'green' is not in the label table" in result.stdout
     assert "2 problems" in result.stdout
 
 
@@ -70,6 +73,23 @@ def test_inspect_limits_what_it_shows(tmp_path):
     result = run("inspect", path)
     assert result.stdout.count("the text is empty") == 50
     assert "--json lists all of them" in result.stdout
+
+
+def test_inspect_says_what_was_detected_and_what_is_odd(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("Title;Abstract;Labels\nUn café;fermé;1|2\nUn thé;;2|3\n".encode("latin-1"))
+    result = run("inspect", str(path))
+    assert result.exit_code == 0
+    shown = " ".join(result.stdout.split())
+    for said in ("csv, WINDOWS-1252, columns", "Title + Abstract (1), Title (1)",
+                 "Labels, separated by '|'", "look like ids ('1', '2', '3')", "add --labels",
+                 "1 warning"):  # fmt: skip
+        assert said in shown
+    assert "No problems" not in shown
+    result = run("inspect", str(path), "--label-separator", ";", "--text-field", "abstract,title")
+    assert "2 of 2 labels contain '|'" in result.stdout
+    assert "add --label-separator to split them" in result.stdout
+    assert "Abstract + Title" in " ".join(result.stdout.split())
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])

@@ -89,3 +89,49 @@ def test_label_table_is_checked():
         "labels.jsonl: the parent 'gone' of label 'a' is not in the table",
         "train: the label 'new' is not in the label table labels.jsonl",
     ]
+
+
+def warnings_of(tmp_path, content, **options):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    report = inspect_corpora([path], **options)
+    assert report.to_dict()["warnings"] == [warning.message for warning in report.warnings]
+    return [warning.message.removeprefix(f"{path}: ") for warning in report.warnings]
+
+
+def test_labels_with_a_separator_inside_are_pointed_out(tmp_path):
+    content = "text,labels\none,a|b\ntwo,b|c\nthree,a|b\n"
+    assert warnings_of(tmp_path, content) == []
+    (warning,) = warnings_of(tmp_path, content, label_separator=";")
+    assert warning.startswith("2 of 2 labels contain '|' ('a|b', 'b|c')")
+
+
+def test_commas_in_names_are_no_separators(tmp_path):
+    content = 'text,labels\none,"Tax, direct"\ntwo,"Tax, direct"\nthree,Art\nfour,Art\n'
+    assert warnings_of(tmp_path, content) == []
+    (warning,) = warnings_of(tmp_path, content.replace("Tax, direct", "tax,law"))
+    assert "1 of 2 labels contain ','" in warning
+
+
+def test_labels_that_never_repeat_are_pointed_out(tmp_path):
+    (warning,) = warnings_of(tmp_path, "text,labels\none,red\ntwo,blue\n")
+    assert warning.startswith("no label occurs in two documents ('red', 'blue')")
+
+
+@pytest.mark.parametrize(
+    ("labels", "hinted"),
+    [
+        (["100149", "2193"], True),
+        (["http://example.org/1", "http://example.org/2"], True),
+        (["E11.9", "I10"], True),
+        (["gnd:4012345-6", "Q42"], True),
+        (["law", "tax"], False),
+        (["level 2", "stage 3"], False),
+    ],
+)
+def test_a_missing_label_table_is_pointed_out(labels, hinted):
+    corpus = Corpus.from_texts(["one", "two"], [labels, labels])
+    found = [warning.message for warning in inspect_corpora([corpus]).warnings]
+    assert [True for message in found if "labels look like ids" in message] == [True] * hinted
+    table = LabelTable(labels, labels)
+    assert inspect_corpora([corpus], label_table=table).warnings == []

@@ -38,10 +38,10 @@ def test_text_layout_files_must_match(tmp_path, texts, labels, short):
 
 
 def test_undecodable_text_does_not_shift_the_labels(tmp_path):
-    (tmp_path / "train_texts.txt").write_bytes(b"one\ncaf\xe9\nthree\n")
+    (tmp_path / "train_texts.txt").write_bytes("onë\n".encode() + b"caf\xe9\nthree\n")
     (tmp_path / "train_labels.txt").write_text("1\n2\n3\n")
     corpus = read_corpus(tmp_path / "train_texts.txt", skip_bad_rows=True)
-    assert corpus.texts() == ["one", "three"]
+    assert corpus.texts() == ["onë", "three"]
     assert corpus.labels() == [["1"], ["3"]]
     assert corpus.ids == ["0", "2"]
     assert "train_texts.txt:2: byte 0xe9" in corpus.skipped[0]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal.cli import console
-from glocal.errors import ConfigError, DataError
+from glocal.cli.failures import warning_text
+from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
@@ -23,6 +23,16 @@ def read_file(*paths: str, **reading: Any) -> Corpus:
     corpus = read_corpora(paths, **reading)
     report_skipped(corpus.skipped)
     return corpus
+
+
+def advise_on_labels(corpus: Corpus, *, has_label_table: bool) -> None:
+    """Print warnings about labels that look wrong, and point out a missing label table."""
+    from glocal.data.label_checks import label_warnings, missing_table_hint
+
+    for warning in label_warnings(corpus):
+        console.warn(warning_text(warning))
+    if not has_label_table and (hint := missing_table_hint(corpus)) is not None:
+        console.note(warning_text(hint))
 
 
 def report_skipped(problems: Sequence[str], *, verb: str = "skipped") -> None:
@@ -56,11 +66,10 @@ def read_label_list(path: str | None) -> list[str] | None:
     """
     if path is None:
         return None
-    try:
-        lines = Path(path).read_text("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8 (byte {error.start + 1})", path=path) from error
-    ids = [line.strip() for line in lines if line.strip()]
+    from glocal.data.formats.rows import Problems
+    from glocal.data.formats.source import Source
+
+    ids = [text for _, line in Source(path).lines(Problems()) if (text := line.strip())]
     if not ids:
         raise ConfigError(f"{path} is empty; expected label ids, one on each line")
     return ids

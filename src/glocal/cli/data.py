@@ -10,6 +10,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_labels_file
+from glocal.cli.failures import warning_text
 from glocal.cli.options import AsJson, Bands, Labels, Reading, check_folder, reads_files
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
@@ -39,7 +40,7 @@ def inspect(
 ) -> None:
     """Show the content of data files and every problem in them.
 
-    Each problem comes with its file and line.
+    Each problem comes with its file and line. Warnings concern labels that look wrong.
 
     The exit status is 1 when there are problems.
     """
@@ -64,7 +65,7 @@ def inspect(
 @app.command()
 @reads_files
 def split(
-    file: Annotated[str, argument("The file to split.", metavar="FILE")],
+    files: Annotated[list[str], argument("Files to split, together.", metavar="FILE")],
     *,
     out: Annotated[Path, option("Folder for the parts.", "--out", "-o")],
     fractions: Annotated[
@@ -78,7 +79,7 @@ def split(
     as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Split a file into train, dev and test.
+    """Split files into train, dev and test.
 
     Rare labels stay in train, and equal texts stay together.
     """
@@ -90,7 +91,7 @@ def split(
     names = ("train", "test") if len(shares) == 2 else ("train", "dev", "test")
     paths = [out / f"{name}.{output_format}" for name in names]
     _check_targets(paths, overwrite=overwrite)
-    corpus = read_file(file, **reading)
+    corpus = read_file(*files, **reading)
     parts = split_corpus(corpus, fractions=shares, seed=seed)
     for part, path in zip(parts, paths, strict=True):
         write_corpus(part, path)
@@ -123,6 +124,8 @@ def _check_targets(paths: list[Path], *, overwrite: bool) -> None:
 
 def _show(report: InspectReport) -> None:
     out, train = console.stdout(), report.splits[0]
+    if any(split.detected for split in report.splits):
+        out.print(_detected(report))
     out.print(_counts(report))
     for name, split in zip(_short_names(report), report.splits, strict=True):
         out.print(_lengths(name, split))
@@ -135,13 +138,18 @@ def _show(report: InspectReport) -> None:
         out.print(_plot(train.curve))
     if report.overlaps:
         out.print(_overlaps(report))
+    for warning in report.warnings:
+        out.print(f"warning: {warning_text(warning)}", style="yellow", soft_wrap=True)
     problems = report.problems
     for problem in problems[:MAX_PROBLEMS_SHOWN]:
         out.print(problem, style="red", soft_wrap=True)
     if len(problems) > MAX_PROBLEMS_SHOWN:
         out.print("… --json lists all of them")
     n_problems = f"{len(problems):,} problem{'s' if len(problems) > 1 else ''}"
-    out.print(n_problems if problems else "No problems")
+    counted = [n_problems] if problems else [] if report.warnings else ["No problems"]
+    if report.warnings:
+        counted.append(f"{len(report.warnings)} warning{'s' if len(report.warnings) > 1 else ''}")
+    out.print(", ".join(counted))
 
 
 def _short_names(report: InspectReport) -> list[str]:
@@ -152,6 +160,21 @@ def _short_names(report: InspectReport) -> list[str]:
         if len(set(short)) == len(short):
             return short
     return [split.source for split in report.splits]
+
+
+def _detected(report: InspectReport) -> Table:
+    """Return how each file was read."""
+    rows = []
+    for name, found in (item for split in report.splits for item in split.detected.items()):
+        parts = [found["format"], found["compression"], found["encoding"].upper()]
+        if found["delimiter"] not in ("", ",") and found["format"] == "csv":
+            parts.append(f"columns separated by {found['delimiter']!r}")
+        labels = found["labels"]
+        if found["label_separator"]:
+            labels += f", separated by {found['label_separator']!r}"
+        rows.append((Path(name).name, ", ".join(filter(None, parts)), found["text"], labels))
+    heads = [Column(head, "text") for head in ("file", "format", "text from", "labels from")]
+    return Table("Detected", heads, rows)
 
 
 def _counts(report: InspectReport) -> Table:

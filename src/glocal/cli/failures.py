@@ -50,6 +50,16 @@ def report(error: BaseException, command: Any) -> int:
     return FAILED
 
 
+def warning_text(warning: GlocalError) -> str:
+    """Return the message for a warning of a command that has every option that fixes it."""
+    return warning.render(
+        lambda remedy: (
+            f"add --{OPTION_NAMES.get(remedy.argument, remedy.argument).replace('_', '-')} to "
+            f"{remedy.purpose}"
+        )
+    )
+
+
 def describe(error: BaseException, command: Any) -> str:
     """Return the message for an error, and the options of the command that fix it."""
     if isinstance(error, GlocalError):

@@ -74,13 +74,41 @@ def _reading(
         bool, option("Skip rows that cannot be used, and list them.", "--skip-bad-rows")
     ] = False,
     format: Annotated[str, option("File format [default: detected]", show_default=False)] = "auto",
-    text_field: Annotated[str, option("Field or column with the text.")] = "text",
+    text_field: Annotated[
+        list[str] | None,
+        option(
+            "Field or column with the text, also nested as in metadata.abstract; repeat it, or put "
+            "commas between names, to join several.",
+            metavar="NAME",
+            show_default="text",
+        ),
+    ] = None,
     labels_field: Annotated[str, option("Field or column with the labels.")] = "labels",
     id_field: Annotated[str, option("Field or column with the id.")] = "id",
-    label_separator: Annotated[str, option("Separator between labels in one string.")] = ";",
+    label_separator: Annotated[
+        str | None,
+        option("Separator between labels in one string [default: detected]", show_default=False),
+    ] = None,
+    encoding: Annotated[
+        str,
+        option("Encoding of text files, such as latin-1 [default: detected]", show_default=False),
+    ] = "auto",
 ) -> Reading:
     """Return the options of how files are read."""
-    return locals()
+    if label_separator == "":
+        raise ConfigError("--label-separator is empty; expected a character such as ; or |")
+    names = [name.strip() for given in text_field or ["text"] for name in given.split(",")]
+    if not all(names):
+        raise ConfigError("--text-field is empty; expected the name of a field")
+    return {
+        "skip_bad_rows": skip_bad_rows,
+        "format": format,
+        "text_field": names,
+        "labels_field": labels_field,
+        "id_field": id_field,
+        "label_separator": label_separator,
+        "encoding": encoding,
+    }
 
 
 def adds_options(

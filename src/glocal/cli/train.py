@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli import console
-from glocal.cli.corpora import read_file, read_labels_file
+from glocal.cli.corpora import advise_on_labels, read_file, read_labels_file
 from glocal.cli.options import AsJson, Device, Labels, Override, Reading, RecipeName, reads_files
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
@@ -53,8 +53,9 @@ def train(
 ) -> None:
     """Train a model on labelled texts.
 
-    FILE is JSONL, CSV, TSV, Parquet, one of the XMC layouts, any of them gzipped, or the name of a
-    built-in set such as icd10cm:train. Several files are joined into one training set.
+    FILE is JSON lines, CSV, TSV, Parquet, Feather, Annif, fastText or one of the XMC layouts, also
+    compressed (gz, bz2, xz, zst), or the name of a built-in set such as icd10cm:train. Several
+    files, or a pattern such as 'part-*.jsonl', are joined into one training set.
 
     The recipes fast, balanced and best are presets; auto chooses one of them for the data, the
     machine and --budget, and prints its choice.
@@ -74,6 +75,7 @@ def train(
     corpus = read_file(*files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None
     label_table = read_labels_file(labels)
+    advise_on_labels(corpus, has_label_table=label_table is not None)
 
     from glocal.cli.training_progress import TrainingProgress
 

@@ -66,6 +66,10 @@ class Corpus:
         source: The file or name it was read from, for messages.
         skipped: Problems of the rows that were skipped when it was read.
 
+    Attributes:
+        detected: For each file it was read from, the format, encoding, fields and separators that
+            were used.
+
     Example:
         >>> from glocal import Corpus
         >>> corpus = Corpus.from_texts(["a red apple"], [["fruit"]])
@@ -79,6 +83,7 @@ class Corpus:
         self.table = _conform(table, source)
         self.source = source
         self.skipped = list(skipped)
+        self.detected: dict[str, dict[str, Any]] = {}
         self._fingerprint: str | None = None
 
     @classmethod

@@ -3,6 +3,7 @@
 - For each split: documents, labels, labels per document, lengths, duplicates, every bad row.
 - Also for each split: the number of labels in each frequency band, and the label frequency curve
   (rank against number of texts, as in APLC-XLNet's Figure 2).
+- Also for each split: what was detected about its files, and warnings about its labels.
 - Between each later split and the first: texts and near-duplicates that occur in both, labels
   without training texts.
 
@@ -26,7 +27,9 @@ from numpy.typing import NDArray
 from glocal.arrays import Ints
 from glocal.data.corpus import Corpus
 from glocal.data.duplicates import text_keys
+from glocal.data.label_checks import label_warnings, missing_table_hint
 from glocal.data.readers import read_corpus
+from glocal.errors import DataError
 
 if TYPE_CHECKING:
     from glocal.vocabulary.bands import Bands
@@ -78,6 +81,7 @@ class SplitReport:
         bands: Number of labels in each frequency band.
         curve: Points (rank, number of documents) of the label frequency curve, from rank 1.
         problems: Every row that could not be used.
+        detected: For each file, its format, encoding, fields and separators.
     """
 
     source: str
@@ -93,6 +97,7 @@ class SplitReport:
     bands: dict[str, int] = field(default_factory=dict)
     curve: list[tuple[int, int]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    detected: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +129,13 @@ class InspectReport:
         splits: One report for each split, the training part first.
         overlaps: One report for each later split against the first.
         label_problems: Problems of the label table, and labels it does not have.
+        warnings: Labels that look wrong, and a label table that is missing.
     """
 
     splits: list[SplitReport]
     overlaps: list[OverlapReport]
     label_problems: list[str] = field(default_factory=list)
+    warnings: list[DataError] = field(default_factory=list)
 
     @property
     def problems(self) -> list[str]:
@@ -138,7 +145,8 @@ class InspectReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain objects for JSON."""
-        return dataclasses.asdict(self)
+        plain = dataclasses.asdict(dataclasses.replace(self, warnings=[]))
+        return {**plain, "warnings": [warning.message for warning in self.warnings]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +177,19 @@ def inspect_corpora(
     Raises:
         DataError: A file cannot be read at all, or has no usable row.
     """
-    facts = []
-    for item in corpora:
-        if isinstance(item, Corpus):
-            facts.append(_facts(item, bands))
-        else:
-            corpus = read_corpus(item, skip_bad_rows=True, unique_ids=True, **read_options)
-            facts.append(_facts(corpus, bands))
+    read = [
+        item
+        if isinstance(item, Corpus)
+        else read_corpus(item, skip_bad_rows=True, unique_ids=True, announce=False, **read_options)
+        for item in corpora
+    ]
+    facts = [_facts(corpus, bands) for corpus in read]
     overlaps = [_overlap(facts[0], other) for other in facts[1:]]
     label_problems = [] if label_table is None else _label_problems(facts, label_table)
-    return InspectReport([fact.report for fact in facts], overlaps, label_problems)
+    warnings = [warning for corpus in read for warning in label_warnings(corpus)]
+    if label_table is None and (hint := missing_table_hint(read[0])) is not None:
+        warnings.append(hint)
+    return InspectReport([fact.report for fact in facts], overlaps, label_problems, warnings)
 
 
 def _facts(corpus: Corpus, bands: Bands | None) -> _Facts:
@@ -201,6 +212,7 @@ def _facts(corpus: Corpus, bands: Bands | None) -> _Facts:
         bands=_band_sizes(counts, bands),
         curve=_curve(counts),
         problems=corpus.skipped,
+        detected=corpus.detected,
     )
     return _Facts(report, exact, near, flat)
 

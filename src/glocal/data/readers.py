@@ -12,6 +12,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import glob
+import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +25,14 @@ import pyarrow as pa
 from glocal.data.builtin import builtin_corpus
 from glocal.data.corpus import Corpus, CorpusBuilder, Document, unicode_problem
 from glocal.data.formats.detect import reader_for
-from glocal.data.formats.rows import Problems, ReadOptions
+from glocal.data.formats.fields import ReadOptions
+from glocal.data.formats.findings import Findings
+from glocal.data.formats.rows import Problems
+from glocal.data.formats.separators import DEFAULT
 from glocal.data.formats.source import Source
-from glocal.errors import DataError
+from glocal.errors import DataError, Remedy
+
+logger = logging.getLogger(__name__)
 
 
 def read_corpus(
@@ -32,29 +41,35 @@ def read_corpus(
     format: str = "auto",
     skip_bad_rows: bool = False,
     require_labels: bool = False,
-    text_field: str = "text",
+    text_field: str | Sequence[str] = "text",
     labels_field: str = "labels",
     id_field: str = "id",
-    label_separator: str = ";",
+    label_separator: str | None = None,
+    encoding: str = "auto",
     texts_path: str | Path | None = None,
     labels_path: str | Path | None = None,
     unique_ids: bool = False,
+    announce: bool = True,
 ) -> Corpus:
     """Read a corpus.
 
     Args:
-        path: A file, `-` for standard input, or a split of a built-in set such as `icd10cm:train`.
-        format: `auto`, or one of jsonl, csv, tsv, parquet, annif, text, xmc-text, xmc-sparse,
-            huggingface.
+        path: A file, a pattern such as `part-*.jsonl`, `-` for standard input, or a split of a
+            built-in set such as `icd10cm:train`.
+        format: `auto`, or one of jsonl, csv, tsv, parquet, feather, annif, fasttext, text,
+            xmc-text, xmc-sparse, huggingface.
         skip_bad_rows: Skip bad rows and list them in `Corpus.skipped`.
         require_labels: Treat a row without labels as a bad row.
-        text_field: Field or column of the text.
+        text_field: Field or column of the text, such as `text` or `metadata.abstract`; several are
+            joined by a line break.
         labels_field: Field or column of the labels.
         id_field: Field or column of the id; without one, the row's position, from 0.
-        label_separator: Separator of labels in one string.
+        label_separator: Separator of labels in one string; by default it is detected.
+        encoding: Encoding of a text file; `auto` detects it.
         texts_path: File of the texts, for an XMC sparse file.
         labels_path: File of the labels, for XMC text files with unusual names.
         unique_ids: Treat a row with the id of an earlier one as a bad row.
+        announce: Log what was detected, where it differs from a plain file.
 
     Raises:
         DataError: The file or, unless they are skipped, one of its rows cannot be used.
@@ -64,8 +79,6 @@ def read_corpus(
         >>> read_corpus("train.jsonl")
         Corpus(4 documents from train.jsonl)
     """
-    if (corpus := builtin_corpus(str(path))) is not None:
-        return corpus
     options = ReadOptions(
         text_field=text_field,
         labels_field=labels_field,
@@ -74,11 +87,47 @@ def read_corpus(
         texts_path=texts_path,
         labels_path=labels_path,
     )
-    source, problems = Source(path), Problems(skip=skip_bad_rows)
+    corpora = []
+    for name in expand_paths([path]):
+        if (corpus := builtin_corpus(str(name))) is None:
+            source = Source(name, encoding=encoding)
+            check = _RowCheck(source, options, require_labels=require_labels, unique_ids=unique_ids)
+            problems = Problems(skip=skip_bad_rows)
+            corpus = _read(source, _stream(source, format, options, problems, check), problems)
+            if announce:
+                _announce(source.name, source.findings)
+        corpora.append(corpus)
+    return _joined(corpora, source=str(path))
+
+
+def read_corpora(paths: Sequence[str | Path], **reading: Any) -> Corpus:
+    """Read several files into one corpus; the arguments are those of `read_corpus`."""
+    corpora = [read_corpus(path, **reading) for path in paths]
+    return _joined(corpora, source=", ".join(map(str, paths)))
+
+
+def expand_paths(paths: Sequence[str | Path]) -> list[str | Path]:
+    """Replace patterns such as `part-*.jsonl` by the files they match, in order of their names.
+
+    Raises:
+        DataError: A pattern matches no file.
+    """
+    found: list[str | Path] = []
+    for path in paths:
+        pattern = str(path)
+        if not glob.has_magic(pattern) or os.path.exists(pattern):
+            found.append(path)
+        elif matches := sorted(glob.glob(pattern, recursive=True)):
+            found += matches
+        else:
+            raise DataError("no file matches this pattern; check the path", path=pattern)
+    return found
+
+
+def _read(source: Source, documents: Iterator[Document], problems: Problems) -> Corpus:
     builder = CorpusBuilder(source=source.name)
     try:
-        check = _RowCheck(source, options, require_labels=require_labels, unique_ids=unique_ids)
-        for document in _stream(source, format, options, problems, check):
+        for document in documents:
             builder.add(document)
         corpus = builder.finish(skipped=problems.found)
     except BaseException:
@@ -86,38 +135,51 @@ def read_corpus(
         raise
     if not len(corpus):
         raise _nothing_usable(source, problems)
+    corpus.detected = {source.name: source.findings.to_dict()}
     return corpus
 
 
-def read_corpora(paths: Sequence[str | Path], **reading: Any) -> Corpus:
-    """Read several files into one corpus; the arguments are those of `read_corpus`."""
-    corpora = [read_corpus(path, **reading) for path in paths]
+def _joined(corpora: Sequence[Corpus], *, source: str) -> Corpus:
     if len(corpora) == 1:
         return corpora[0]
-    return Corpus(
+    joined = Corpus(
         pa.concat_tables([corpus.table for corpus in corpora]),
-        source=", ".join(map(str, paths)),
+        source=source,
         skipped=[problem for corpus in corpora for problem in corpus.skipped],
     )
+    for corpus in corpora:
+        joined.detected |= corpus.detected
+    return joined
+
+
+def _announce(name: str, findings: Findings) -> None:
+    """Log what was detected about a file, and what is odd about it."""
+    if summary := findings.summary():
+        logger.info("%s: %s", name, summary)
+    for warning in findings.warnings():
+        logger.warning("%s: %s", name, warning)
 
 
 def iter_documents(
-    path: str | Path,
-    *,
+    *paths: str | Path,
     format: str = "auto",
     skip_bad_rows: bool = False,
     require_labels: bool = False,
+    encoding: str = "auto",
     on_bad_row: Callable[[DataError], None] | None = None,
     before_waiting: Callable[[], None] | None = None,
     **fields: Any,
 ) -> Iterator[Document]:
-    """Stream documents one at a time; nothing of an earlier document is kept.
+    """Stream the documents of files one at a time; nothing of an earlier document is kept.
+
+    No rows are read ahead, so the separator of labels in one string is `;` unless it is given.
 
     Args:
-        path: As in `read_corpus`.
+        paths: As in `read_corpus`.
         format: As in `read_corpus`.
         skip_bad_rows: Skip bad rows.
         require_labels: As in `read_corpus`.
+        encoding: As in `read_corpus`.
         on_bad_row: Called with the error of each bad row, which is then skipped.
         before_waiting: Called before waiting for more lines on standard input.
         fields: Names of fields and paths of files, as in `read_corpus` (`text_field` and so on).
@@ -125,14 +187,18 @@ def iter_documents(
     Raises:
         DataError: The file or, unless they are skipped, one of its rows cannot be used.
     """
-    if (corpus := builtin_corpus(str(path))) is not None:
-        yield from corpus.documents()
-        return
     options = ReadOptions(**fields)
-    problems = Problems(skip=skip_bad_rows or on_bad_row is not None, on_bad_row=on_bad_row)
-    source = Source(path, before_waiting=before_waiting)
-    check = _RowCheck(source, options, require_labels=require_labels)
-    yield from _stream(source, format, options, problems, check)
+    if options.label_separator is None:
+        options = dataclasses.replace(options, label_separator=DEFAULT)
+    for path in expand_paths(paths):
+        if (corpus := builtin_corpus(str(path))) is not None:
+            yield from corpus.documents()
+            continue
+        problems = Problems(skip=skip_bad_rows or on_bad_row is not None, on_bad_row=on_bad_row)
+        source = Source(path, encoding=encoding, before_waiting=before_waiting)
+        check = _RowCheck(source, options, require_labels=require_labels)
+        yield from _stream(source, format, options, problems, check)
+        _announce(source.name, source.findings)
 
 
 def _stream(
@@ -182,11 +248,13 @@ class _RowCheck:
         if problem := unicode_problem(document):
             raise self._bad(document, problem)
         if self._require_labels and not document.labels:
-            raise self._bad(
+            error = self._bad(
                 document,
                 "the row has no labels; training needs at least one in "
                 f"{self._options.labels_field!r}",
             )
+            error.remedies += (Remedy("labels_field", "name another field", value="…"),)
+            raise error
         return self._identified(document, row)
 
     def _identified(self, document: Document, row: int) -> Document:

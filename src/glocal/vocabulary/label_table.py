@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from glocal.data.builtin import builtin_label_rows
-from glocal.data.formats.delimited import iter_rows
-from glocal.data.formats.jsonl import iter_objects
-from glocal.data.formats.parquet import iter_parquet_rows
+from glocal.data.formats.detect import table_rows
 from glocal.data.formats.rows import Problems, split_labels
 from glocal.data.formats.source import Source
 from glocal.errors import ConfigError, DataError
@@ -40,6 +38,7 @@ SYNTAXES = {
     ".xml": "RDF_XML",
     ".jsonld": "JSON_LD",
 }
+COLUMNS = ("id", "name", "notation", "description", "parents", "alt_names", "uid", "title", "uri")
 EXAMPLE = '{"id": "a", "name": "…", "parents": ["b"]}'
 
 
@@ -267,16 +266,11 @@ def _chosen(table: LabelTable, choice: ConceptChoice) -> LabelTable:
 
 
 def _rows(source: Source, choice: ConceptChoice) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    name = source.plain_name
-    if name.endswith((".parquet", ".pq")):
-        return iter_parquet_rows(source)
-    if name.endswith(".tsv") and is_annif_tsv(source.head().decode(errors="replace")):
+    if source.plain_name.endswith(".tsv") and is_annif_tsv(source.text_head()):
         return annif_tsv_rows(source)
-    if name.endswith((".csv", ".tsv")):
-        separator = "," if name.endswith(".csv") else "\t"
-        rows = iter_rows(source, Problems(), delimiter=separator)
-        return ((line, from_annif_row(row, choice)) for line, row in rows)
-    return iter_objects(source, Problems(), example=EXAMPLE)
+    rows = table_rows(source, Problems(), COLUMNS, example=EXAMPLE)
+    lower = ((line, {str(name).lower(): row[name] for name in row}) for line, row in rows)
+    return ((line, from_annif_row(row, choice)) for line, row in lower)
 
 
 def _entry(row: Mapping[str, Any], position: int, source: Source, line: int) -> LabelEntry:

@@ -1,5 +1,6 @@
 """CSV and TSV with a header line.
 
+- The delimiter of a CSV file is a comma, semicolon, tab or vertical bar, as its header shows.
 - Quoted fields may contain separators, quotes (doubled) and line breaks.
 - A row that cannot be parsed, or has another number of fields than the header, is reported with its
   first line. Reading continues with the line after it, so that a quote which is never closed costs
@@ -10,34 +11,62 @@ from __future__ import annotations
 
 import csv
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from glocal.data.corpus import Document
-from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
+from glocal.data.formats.rows import Problems
 from glocal.data.formats.source import Source
 
 # A quoted field of more lines than this is treated as a quote that was never closed.
 MAX_RECORD_LINES = 10_000
 MAX_FIELD_CHARACTERS = 1 << 30
+DELIMITERS = (",", ";", "\t", "|")
 
 
-def read_csv(source: Source, options: ReadOptions, problems: Problems) -> Iterator[Document]:
-    """Stream the documents of a file with comma-separated columns and a header."""
-    return _read(source, options, problems, delimiter=",")
-
-
-def read_tsv(source: Source, options: ReadOptions, problems: Problems) -> Iterator[Document]:
-    """Stream the documents of a file with tab-separated columns and a header."""
-    return _read(source, options, problems, delimiter="\t")
-
-
-def iter_rows(
-    source: Source, problems: Problems, *, delimiter: str
+def csv_rows(
+    source: Source, problems: Problems, columns: Collection[str] | None = None
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the first line and the fields, by column name, of each row after the header."""
-    records = _records(source, problems, delimiter=delimiter)
+    """Yield the first line and the fields, by column name, of each row after the header.
+
+    The delimiter is detected from the header.
+
+    Args:
+        source: The file.
+        problems: Collects or raises the errors of malformed rows.
+        columns: Names of columns in lower case that the file may have.
+    """
+    header, _, _ = source.text_head().partition("\n")
+    return _rows(source, problems, detect_delimiter(header, columns or ()))
+
+
+def tsv_rows(
+    source: Source, problems: Problems, columns: Collection[str] | None = None
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Do the same as `csv_rows` where the delimiter is a tab."""
+    del columns
+    return _rows(source, problems, "\t")
+
+
+def detect_delimiter(header: str, columns: Collection[str]) -> str:
+    """Return the delimiter that makes the most columns, those with a known name first."""
+
+    def quality(delimiter: str) -> tuple[int, int]:
+        names = header_names(header, delimiter)
+        return sum(name in columns for name in names), len(names)
+
+    return max(DELIMITERS, key=quality)
+
+
+def header_names(header: str, delimiter: str) -> list[str]:
+    """Return the names of the columns in lower case."""
+    return [cell.strip().strip('"').lower() for cell in header.split(delimiter)]
+
+
+def _rows(
+    source: Source, problems: Problems, delimiter: str
+) -> Iterator[tuple[int, dict[str, str]]]:
+    source.findings.delimiter = delimiter
     header: list[str] | None = None
-    for line, fields in records:
+    for line, fields in _records(source, problems, delimiter=delimiter):
         if header is None:
             header = _check_header(source, fields)
         elif len(fields) != len(header):
@@ -50,17 +79,6 @@ def iter_rows(
             )
         else:
             yield line, dict(zip(header, fields, strict=True))
-
-
-def _read(
-    source: Source, options: ReadOptions, problems: Problems, *, delimiter: str
-) -> Iterator[Document]:
-    # An empty cell is how these formats write a missing value, except for the text itself.
-    rows = (
-        (line, {k: v for k, v in row.items() if v != "" or k == options.text_field})
-        for line, row in iter_rows(source, problems, delimiter=delimiter)
-    )
-    return documents_from_rows(rows, options, problems, path=source.name)
 
 
 def _check_header(source: Source, fields: list[str]) -> list[str]:

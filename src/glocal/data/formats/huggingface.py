@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from glocal.data.corpus import Document
-from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
+from glocal.data.formats.fields import ReadOptions
+from glocal.data.formats.rows import Problems, documents_from_rows
 from glocal.data.formats.source import Source
 from glocal.errors import require
 
@@ -31,7 +32,7 @@ def read_huggingface(
         return row
 
     rows = enumerate(map(named, dataset), 1)
-    return documents_from_rows(rows, options, problems, path=source.name)
+    return documents_from_rows(rows, options, problems, source)
 
 
 def _load(source: Source) -> Any:

@@ -1,61 +1,78 @@
-"""Parquet files, read row group by row group."""
+"""Parquet files, read row group by row group, and what Arrow's file formats have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glocal.data.corpus import Document
-from glocal.data.formats.rows import Problems, ReadOptions, documents_from_rows
+from glocal.data.formats.rows import Problems
 from glocal.data.formats.source import Source
 
 BATCH_ROWS = 1024
 
 
-def read_parquet(source: Source, options: ReadOptions, problems: Problems) -> Iterator[Document]:
-    """Stream the documents of a Parquet file; a line is a row, counted from 1."""
-    stand_ins = ["title", "content", "uid", "target_ind"]
-    wanted = [options.text_field, options.labels_field, options.id_field, *stand_ins]
-    rows = iter_parquet_rows(source, wanted)
-    return documents_from_rows(rows, options, problems, path=source.name)
-
-
-def iter_parquet_rows(
-    source: Source, columns: list[str] | None = None
+def parquet_rows(
+    source: Source, problems: Problems, columns: Collection[str] | None = None
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the number (from 1) and the fields of each row.
 
     Args:
         source: The file.
-        columns: The columns to read if present; all by default.
+        problems: Unused: damage concerns the whole file.
+        columns: The columns to read if present, in lower case; all by default.
+    """
+    del problems
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with source.seekable() as file:
+            parquet = pq.ParquetFile(file)
+            chosen = chosen_columns(source, parquet.schema_arrow.names, columns)
+            yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=chosen)
+
+    return rows_of_batches(source, batches(), "Parquet")
+
+
+def chosen_columns(source: Source, names: list[str], columns: Collection[str] | None) -> list[str]:
+    """Return those of the names that are among the columns, which are in lower case."""
+    chosen = [name for name in names if columns is None or name.lower() in columns]
+    if not chosen:
+        expected = ", ".join(sorted(columns or ()))
+        raise source.error(f"none of the columns {expected} (columns: {', '.join(names)})")
+    return chosen
+
+
+def rows_of_batches(
+    source: Source, batches: Iterable[pa.RecordBatch], kind: str
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the number (from 1) and the fields of each row; damage becomes one clear error.
+
+    Args:
+        source: The file.
+        batches: Its content, read as they are asked for.
+        kind: The name of the format.
     """
     row = 0
-    with source.seekable() as file:
-        try:
-            parquet = pq.ParquetFile(file)
-            names = parquet.schema_arrow.names
-            chosen = names if columns is None else [name for name in columns if name in names]
-            if not chosen:
-                raise source.error(f"none of the columns {columns} (columns: {', '.join(names)})")
-            for batch in parquet.iter_batches(batch_size=BATCH_ROWS, columns=chosen):
-                for values in batch.to_pylist():
-                    row += 1
-                    yield row, values
-        except UnicodeDecodeError as error:
-            raise source.error(
-                f"a string in rows {row + 1} to {row + BATCH_ROWS} is not UTF-8; write the "
-                "file again from valid text",
-                row + 1,
-            ) from error
-        except (pa.ArrowException, OSError) as error:
-            raise source.error(
-                f"the Parquet data is truncated or damaged ({_first_line(error)}); "
-                "fetch or write the file again",
-                row + 1 if row else None,
-            ) from error
+    try:
+        for batch in batches:
+            batch.validate(full=True)
+            for values in batch.to_pylist():
+                row += 1
+                yield row, values
+    except UnicodeDecodeError as error:
+        raise source.error(
+            f"a string in rows {row + 1} to {row + BATCH_ROWS} is not UTF-8; write the "
+            "file again from valid text",
+            row + 1,
+        ) from error
+    except (pa.ArrowException, OSError) as error:
+        raise source.error(
+            f"the {kind} data is truncated or damaged ({_first_line(error)}); "
+            "fetch or write the file again",
+            row + 1 if row else None,
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -1,46 +1,27 @@
 """Documents from the rows of a file of any format.
 
-- `ReadOptions` names the fields; `Problems` decides whether a bad row raises or is skipped.
-- In a row without `text`, the text is `title` and `content` joined by a line break; `uid` replaces
-  a missing `id` and `target_ind` missing `labels` (the names of the XMC repository).
+- `Problems` decides whether a bad row raises or is skipped; `fields.py` finds text, labels and id.
+- Labels in one string are split at a separator, which is detected from the first rows where it is
+  not given (`separators.py`).
 - The id of a document whose row has none is empty; the reader numbers such documents.
 """
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glocal.data.corpus import Document
+from glocal.data.formats.fields import ReadOptions, RowFields, kind_of
+from glocal.data.formats.separators import DEFAULT, detect_separator, listed
 from glocal.errors import DataError, Remedy
 
-TEXT_PARTS = ("title", "content")
-ID_STAND_IN = "uid"
-LABELS_STAND_IN = "target_ind"
+if TYPE_CHECKING:
+    from glocal.data.formats.source import Source
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """Options for reading the rows of a file.
-
-    Args:
-        text_field: Field or column of the text.
-        labels_field: Field or column of the labels.
-        id_field: Field or column of the id.
-        label_separator: Separator of labels in one string.
-        texts_path: File of the texts, for layouts with separate files.
-        labels_path: File of the labels, for layouts with separate files.
-    """
-
-    text_field: str = "text"
-    labels_field: str = "labels"
-    id_field: str = "id"
-    label_separator: str = ";"
-    texts_path: str | Path | None = None
-    labels_path: str | Path | None = None
+ROWS_AHEAD = 1000  # rows that decide the separator of labels
 
 
 @dataclass(slots=True)
@@ -51,14 +32,19 @@ class Problems:
         skip: Collect bad rows and go on, instead of stopping at the first.
         on_bad_row: Called with the error of each bad row that is skipped.
         found: One sentence for each bad row.
+        held: While rows are read ahead, the errors of bad rows among them.
     """
 
     skip: bool = False
     on_bad_row: Callable[[DataError], None] | None = None
     found: list[str] = field(default_factory=list)
+    held: list[DataError] | None = None
 
     def report(self, error: DataError) -> None:
         """Collect the error of a bad row, or raise it."""
+        if self.held is not None:
+            self.held.append(error)
+            return
         if not self.skip:
             error.remedies += (Remedy("skip_bad_rows", "skip such rows"),)
             raise error
@@ -68,14 +54,11 @@ class Problems:
 
 
 RowReader = Callable[[Any, ReadOptions, Problems], Iterator[Document]]
+Row = tuple[int, Mapping[str, Any]]
 
 
 def documents_from_rows(
-    rows: Iterable[tuple[int, Mapping[str, Any]]],
-    options: ReadOptions,
-    problems: Problems,
-    *,
-    path: str,
+    rows: Iterable[Row], options: ReadOptions, problems: Problems, source: Source
 ) -> Iterator[Document]:
     """Yield the documents of rows; bad rows are reported to `problems`.
 
@@ -83,23 +66,53 @@ def documents_from_rows(
         rows: Line or row numbers, and the fields by name.
         options: Names of the fields.
         problems: Collects or raises the errors of bad rows.
-        path: The file, for messages.
+        source: The file; what is detected in its rows is noted in its findings.
     """
-    for line, row in rows:
+    fields = source.findings.fields = RowFields(options)
+    separator = options.label_separator
+    stream: Iterable[Row | DataError] = rows
+    if separator is None:
+        stream, cells = _look_ahead(iter(rows), fields, problems)
+        source.findings.label_separator = detect_separator(cells)
+        separator = source.findings.label_separator or DEFAULT
+    for item in stream:
         try:
-            document = _document(row, options, path=path, line=line)
+            if isinstance(item, DataError):
+                raise item
+            document = _document(item, fields, separator, path=source.name)
         except DataError as error:
             problems.report(error)
         else:
             yield document
 
 
-def _document(row: Mapping[str, Any], options: ReadOptions, *, path: str, line: int) -> Document:
+def _look_ahead(
+    rows: Iterator[Row], fields: RowFields, problems: Problems
+) -> tuple[Iterator[Row | DataError], list[str]]:
+    """Return the rows with the errors between them, and the first labels given as a string."""
+    ahead: list[Row | DataError] = []
+    cells: list[str] = []
+    problems.held = []
+    try:
+        for row in itertools.islice(rows, ROWS_AHEAD):
+            ahead += [*problems.held, row]
+            problems.held.clear()
+            value = fields.labels_of(row[1])
+            if isinstance(value, str):
+                cells.append(value)
+        ahead += problems.held
+    finally:
+        problems.held = None
+    return itertools.chain(ahead, rows), cells
+
+
+def _document(row: Row, fields: RowFields, separator: str, *, path: str) -> Document:
+    line, values = row
     id_ = None
     try:
-        id_ = _id_of(row, options.id_field)
-        text = _text_of(row, options.text_field)
-        labels = _labels_of(row, options)
+        id_ = _id_of(fields.id_of(values))
+        text = fields.text_of(values)
+        labels = _labels_of(fields, values, separator)
     except ValueError as error:
         message, *remedies = error.args
         raise DataError(
@@ -109,56 +122,34 @@ def _document(row: Mapping[str, Any], options: ReadOptions, *, path: str, line: 
 
 
 def split_labels(cell: str, separator: str) -> list[str]:
-    """Split the labels of one string: a JSON list, or names with a separator between them."""
-    stripped = cell.strip()
-    if stripped.startswith("["):
-        try:
-            values = json.loads(stripped)
-        except ValueError:
-            values = None
-        if isinstance(values, list):
-            return [_label(value) for value in values]
+    """Split the labels of one string: a list, URIs in `<>`, or names with a separator between."""
+    values = listed(cell)
+    if values is not None:
+        return [_label(value) for value in values]
     return [part.strip() for part in cell.split(separator) if part.strip()]
 
 
-def _text_of(row: Mapping[str, Any], name: str) -> str:
-    value = row.get(name)
-    if value is None and name == "text":
-        parts = [row[part] for part in TEXT_PARTS if row.get(part) is not None]
-        if parts and all(isinstance(part, str) for part in parts):
-            return "\n".join(part for part in parts if part.strip())
-    if value is None and name in row:
-        raise ValueError(f"the field {name!r} is null, expected a string")
-    if value is None:
-        raise ValueError(
-            f"no field {name!r} (fields: {', '.join(map(str, row)) or 'none'})",
-            Remedy("text_field", "name the field of the text", value="…"),
-        )
-    if not isinstance(value, str):
-        raise ValueError(f"the field {name!r} is {_kind(value)}, expected a string: {value!r:.60}")
-    return value
-
-
-def _labels_of(row: Mapping[str, Any], options: ReadOptions) -> tuple[str, ...]:
-    name = options.labels_field
-    value = row.get(name)
-    if value is None and name == "labels":
-        value = row.get(LABELS_STAND_IN)
+def _labels_of(fields: RowFields, row: Mapping[str, Any], separator: str) -> tuple[str, ...]:
+    value = fields.labels_of(row)
     if value is None:
         return ()
     if isinstance(value, str):
-        return tuple(dict.fromkeys(split_labels(value, options.label_separator)))
+        return tuple(dict.fromkeys(split_labels(value, separator)))
     if not isinstance(value, list | tuple):
         raise ValueError(
-            f"the field {name!r} is {_kind(value)}, expected a list of labels: {value!r:.60}"
+            f"the field {fields.labels!r} is {kind_of(value)}, expected a list of labels: "
+            f"{value!r:.60}"
         )
     return tuple(dict.fromkeys(map(_label, value)))
 
 
 def _label(value: object) -> str:
+    # Objects as in the output of a prediction, and as Annif writes subjects.
+    if isinstance(value, dict):
+        value = value.get("id", value.get("uri", value))
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(
-            f"a label is {_kind(value)}, expected a string or an integer: {value!r:.60}"
+            f"a label is {kind_of(value)}, expected a string or an integer: {value!r:.60}"
         )
     text = str(value)
     if not text.strip():
@@ -166,21 +157,11 @@ def _label(value: object) -> str:
     return text
 
 
-def _id_of(row: Mapping[str, Any], name: str) -> str:
-    value = row.get(name)
-    if value is None and name == "id":
-        value = row.get(ID_STAND_IN)
+def _id_of(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(
-            f"the id is {_kind(value)}, expected a string or an integer: {value!r:.60}"
+            f"the id is {kind_of(value)}, expected a string or an integer: {value!r:.60}"
         )
     return str(value)
-
-
-def _kind(value: object) -> str:
-    names = {dict: "an object", list: "a list", float: "a decimal number", bool: "a boolean"}
-    if value is None:
-        return "null"
-    return names.get(type(value), f"of type {type(value).__name__}")

@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 
 from glocal.data.corpus import Document
-from glocal.data.formats.rows import Problems, ReadOptions
+from glocal.data.formats.compression import ENDINGS, without_ending
+from glocal.data.formats.fields import ReadOptions
+from glocal.data.formats.rows import Problems
 from glocal.data.formats.source import Source
 from glocal.errors import DataError
 
@@ -47,11 +49,8 @@ class SparseFile:
 
 def labels_file_of(texts: Path) -> Path | None:
     """Return the labels file (`train_labels.txt`) beside a file of texts, or None."""
-    match = TEXTS_NAME.fullmatch(texts.name.removesuffix(".gz"))
-    if match is None:
-        return None
-    names = [f"{match['split']}_labels.txt{ending}" for ending in ("", ".gz")]
-    return next((texts.with_name(name) for name in names if texts.with_name(name).exists()), None)
+    match = TEXTS_NAME.fullmatch(without_ending(texts.name))
+    return None if match is None else _beside(texts, [f"{match['split']}_labels.txt"])
 
 
 def is_sparse_header(head: bytes) -> bool:
@@ -205,6 +204,11 @@ def _sizes(source: Source, first: tuple[int, str], *, expected: int | None) -> l
 
 
 def _texts_file_of(path: Path) -> Path | None:
-    stem = path.name.removesuffix(".gz").removesuffix(".txt")
-    endings = [f"{stem}_{kind}.txt{gz}" for kind in ("raw_texts", "texts") for gz in ("", ".gz")]
-    return next((path.with_name(name) for name in endings if path.with_name(name).exists()), None)
+    stem = without_ending(path.name).removesuffix(".txt")
+    return _beside(path, [f"{stem}_{kind}.txt" for kind in ("raw_texts", "texts")])
+
+
+def _beside(path: Path, names: Iterable[str]) -> Path | None:
+    """Return the first file of these names beside another, compressed or not."""
+    files = (path.with_name(name + ending) for name in names for ending in ("", *ENDINGS))
+    return next((file for file in files if file.exists()), None)
