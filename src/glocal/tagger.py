@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from glocal.config import Recipe
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.errors import DataError, ModelError, Remedy
 from glocal.estimator import Estimator, NotFittedError, raise_not_fitted
-from glocal.ranking.decision import Decision
+from glocal.ranking.decision import choose_tags
 from glocal.terminal import TrainingProgress, open_console, progress_bar
 from glocal.text_inputs import LabelColumns, as_corpus, as_dev_corpus, as_matrix, as_texts
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from glocal.vocabulary.label_table import LabelTable
 
 __all__ = ["NotFittedError", "Tagger"]
-
-_FIRST_WIDTH = 64  # labels asked for first where a threshold alone limits them
 
 
 class Tagger(Estimator):
@@ -207,12 +206,13 @@ class Tagger(Estimator):
             k, threshold = min(self.k, self._n_labels()), self.threshold
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
         single, X = isinstance(X, str), [X] if isinstance(X, str) else as_texts(X)
-        if k is not None:
-            found = self.predict_topk(X, k, **options).above(threshold or 0.0)
-        elif threshold is not None:
-            found = self._predict_all(X, Decision(threshold, at_least=0), **options)
-        else:
-            found = self._predict_all(X, self._fitted().decision, **options)
+        found = choose_tags(
+            functools.partial(self.predict_topk, X, **options),
+            self._n_labels(),
+            self._fitted().decision,
+            k=k,
+            threshold=threshold,
+        )
         if self._columns is not None and not single:
             return self._columns.shaped(as_matrix(found, self._places, len(self.classes_)))
         labels = [
@@ -253,15 +253,6 @@ class Tagger(Estimator):
         several = show_progress or len(texts) > (batch_size or predictor.batch_size)
         with progress_bar(open_console(shown) if several else None, "tagging") as progress:
             return predictor.predict(texts, k=width, batch_size=batch_size, progress=progress)
-
-    def _predict_all(self, X: Any, decision: Decision, **options: Any) -> Predictions:
-        """Return every tag: more labels are asked for until one is below the threshold."""
-        width = min(_FIRST_WIDTH, self._n_labels())
-        found = self.predict_topk(X, width, **options)
-        while width < self._n_labels() and (found.scores[:, -1] >= decision.threshold).any():
-            width = min(8 * width, self._n_labels())
-            found = self.predict_topk(X, width, **options)
-        return decision(found)
 
     def predict_proba(self, X: Any, k: int | None = None, **options: Any) -> csr_matrix:
         """Return probabilities as a sparse matrix (texts, labels) of the k best of each text.

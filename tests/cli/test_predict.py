@@ -10,6 +10,7 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
+from glocal import Tagger
 from tests.cli.conftest import write_jsonl
 
 
@@ -53,6 +54,26 @@ def test_formats_agree(run, model, files, tmp_path):
 def test_no_names(run, model, files):
     rows = rows_of(run("predict", model, files.test, "--no-names").stdout)
     assert set(rows[0]["labels"][0]) == {"id", "score"}
+
+
+def test_without_k_the_decision_of_the_model_gives_the_tags(run, model, files):
+    rows = rows_of(run("predict", model, files.test).stdout)
+    texts = [row["text"] for row in rows_of(files.test.read_text())]
+    expected = Tagger.load(model).predict(texts)
+    assert [[label["id"] for label in row["labels"]] for row in rows] == expected
+    assert len({len(labels) for labels in expected}) > 1
+
+
+def test_several_files_and_patterns(run, model, files, tmp_path):
+    for name, text in (("b-2.txt", "the red fox"), ("b-1.txt", "a blue dog")):
+        (tmp_path / name).write_text(f"{text}\n")
+    result = run("predict", model, files.test, tmp_path / "b-*.txt", "--no-names")
+    assert result.exit_code == 0, result.output
+    assert len(rows_of(result.stdout)) == 26
+    assert [row["id"] for row in rows_of(result.stdout)][-2:] == ["0", "0"]
+    result = run("predict", model, tmp_path / "c-*.txt")
+    assert result.exit_code == 1
+    assert "no file matches this pattern" in result.stderr
 
 
 def test_threshold_leaves_out_the_rest(run, model, files):
@@ -164,7 +185,7 @@ def test_bad_rows_become_rows_with_an_error(run, model, mixed):
     assert errors[0] is errors[3] is None
     assert errors[1].startswith(f"{mixed}:2: the text is empty")
     assert errors[2].startswith(f"{mixed}:3: the field 'text' is null")
-    assert errors[4].startswith(f"{mixed}:5: no field 'text'")
+    assert errors[4].startswith(f"{mixed}:5: the field 'title' is of type int")
     assert errors[5].startswith(f"{mixed}:6: not valid JSON")
     assert "4 rows could not be tagged" in result.stderr
 

@@ -11,6 +11,7 @@ from glocal.data.corpus import Document
 from glocal.errors import ConfigError
 from glocal.predict.bulk import predict_file, predict_rows, prediction_rows
 from glocal.predict.tag_files import open_writer
+from glocal.ranking.decision import Decision
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -22,6 +23,7 @@ class CountingPredictor:
 
     def __init__(self):
         self.labels, self.chunks, self.options = LABELS, [], []
+        self.decision = Decision(threshold=0.5)
 
     def predict(self, texts, *, k, **options):
         self.chunks.append(len(texts))
@@ -85,12 +87,27 @@ def test_lists_are_passed_on():
 def test_threshold_names_and_empty_slots():
     scores = np.array([[0.75, 0.25, -np.inf]], dtype=np.float32)
     found = Predictions(np.array([[2, 0, -1]]), scores, LABELS)
-    (row,) = prediction_rows(["x"], found, threshold=0.0, names=False)
+    (row,) = prediction_rows(["x"], found, names=False)
     assert row == {"id": "x", "labels": [{"id": "c", "score": 0.75}, {"id": "a", "score": 0.25}]}
-    (row,) = prediction_rows(["x"], found, threshold=0.25)
+    (row,) = prediction_rows(["x"], found)
     assert [label["name"] for label in row["labels"]] == ["C", "A"]
-    (row,) = prediction_rows(["x"], found, threshold=0.5)
-    assert [label["id"] for label in row["labels"]] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"),
+    [
+        ({}, ["a", "b"]),
+        ({"k": 1}, ["a"]),
+        ({"k": 3}, ["a", "b", "c"]),
+        ({"threshold": 0.6}, ["a"]),
+        ({"threshold": 0.95}, []),
+        ({"k": 2, "threshold": 0.1}, ["a", "b"]),
+        ({"k": 3, "threshold": 0.6}, ["a"]),
+    ],
+)
+def test_k_threshold_and_the_decision_of_the_model(options, labels):
+    (row,) = predict_rows(CountingPredictor(), [Document("x", "")], **options)
+    assert [label["id"] for label in row["labels"]] == labels
 
 
 def test_memory_does_not_grow_with_the_documents(tmp_path):

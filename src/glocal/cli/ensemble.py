@@ -79,7 +79,8 @@ def ensemble(
         from glocal.predict.bulk import prediction_rows
 
         with tag_writer(output, to, names=names) as write:
-            write(prediction_rows(corpus.ids, found.head(width), threshold=threshold, names=names))
+            tags = found.head(width).above(threshold)
+            write(prediction_rows(corpus.ids, tags, names=names))
         if output != "-":
             console.note(f"Wrote {output}.")
     if evaluate:

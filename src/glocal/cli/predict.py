@@ -17,8 +17,6 @@ from glocal.cli.options import (
     Device,
     Model,
     Reading,
-    TopK,
-    choose_k,
     reads_files,
 )
 from glocal.cli.parameters import argument, option
@@ -45,12 +43,26 @@ To = Annotated[
 @reads_files
 def predict(
     model: Model,
-    file: Annotated[
-        str, argument("Texts to tag; - for stdin.", metavar="FILE", show_default="-")
-    ] = "-",
+    files: Annotated[
+        list[str] | None,
+        argument("Texts to tag; - for stdin.", metavar="FILE", show_default="-"),
+    ] = None,
     *,
-    k: TopK = None,
-    threshold: Annotated[float, option("Lowest probability of a tag.", min=0, max=1)] = 0.0,
+    k: Annotated[
+        int | None,
+        option(
+            "Labels for each text [default: those that reach the model's own threshold]",
+            "--k",
+            "-k",
+            metavar="N",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        option("Lowest probability of a tag.", min=0, max=1, show_default="the model's own"),
+    ] = None,
     only: Annotated[
         str | None, option("Label ids to choose from, one on each line.", metavar="FILE")
     ] = None,
@@ -79,6 +91,9 @@ def predict(
 ) -> None:
     """Tag texts, in their order and with the best label first.
 
+    Each text gets the labels that reach the threshold tuned in training, and at least one. -k N
+    gives the N best instead, --threshold every label that reaches it, both at most N of these.
+
     Without FILE, texts are read from stdin and tagged as they come. A row that cannot be used
     becomes a row with an error; --skip-bad-rows leaves it out, --strict stops there.
 
@@ -91,23 +106,24 @@ def predict(
     skip = reading.pop("skip_bad_rows")
     if skip and strict:
         raise ConfigError("--skip-bad-rows and --strict exclude each other; give one of them")
+    paths = files or ["-"]
     chosen, excluded = read_label_list(only), read_label_list(exclude)
     with tag_writer(output, "jsonl" if as_json else to, names=names) as write:
         predictor = Predictor.load(model, device=device, batch_size=batch_size)
-        width = choose_k(k, len(predictor.labels))
-        predictor.check_k(width)
-        if file == "-" and sys.stdin.isatty():
+        if k is not None:
+            predictor.check_k(k)
+        if "-" in paths and sys.stdin.isatty():
             console.note("Reading texts from the terminal; end with Ctrl-D.")
         with console.progress_bar("tagging") as progress:
             problems = predict_file(
                 predictor,
-                file,
+                paths,
                 write,
                 bad_rows="stop" if strict else "skip" if skip else "report",
                 chunk_size=1 if batch_size == 1 else CHUNK,
                 progress=progress,
                 reading=reading,
-                k=width,
+                k=k,
                 threshold=threshold,
                 names=names,
                 only=chosen,

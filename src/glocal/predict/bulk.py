@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from glocal.data.readers import iter_documents
 from glocal.errors import DataError
 from glocal.predict.tag_files import RowSink, TagRow
 from glocal.progress import Progress
+from glocal.ranking.decision import Decision, choose_tags
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Document
@@ -33,6 +35,7 @@ class TopKPredictor(Protocol):
     """A model that gives the best labels of texts."""
 
     labels: LabelSpace
+    decision: Decision
 
     def predict(
         self,
@@ -47,7 +50,7 @@ class TopKPredictor(Protocol):
 
 def predict_file(
     predictor: TopKPredictor,
-    path: str | Path,
+    paths: str | Path | Sequence[str | Path],
     write: RowSink,
     *,
     bad_rows: BadRows = "report",
@@ -56,11 +59,11 @@ def predict_file(
     reading: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[str]:
-    """Tag the documents of a file or of standard input and write the rows as they come.
+    """Tag the documents of files or of standard input and write the rows as they come.
 
     Args:
         predictor: A loaded model.
-        path: A file, or `-` for standard input.
+        paths: A file or several, or `-` for standard input.
         write: Receives the rows of each chunk.
         bad_rows: `report` writes a row with an `error` for each row that cannot be used, `skip`
             writes none, `stop` raises at the first, after the rows before it are written.
@@ -92,7 +95,7 @@ def predict_file(
             pending.append(error)
 
     documents = iter_documents(
-        path,
+        *([paths] if isinstance(paths, str | Path) else paths),
         on_bad_row=None if bad_rows == "stop" else note,
         before_waiting=flush,
         **(reading or {}),
@@ -116,8 +119,8 @@ def predict_rows(
     predictor: TopKPredictor,
     documents: Iterable[Document | DataError],
     *,
-    k: int = 5,
-    threshold: float = 0.0,
+    k: int | None = None,
+    threshold: float | None = None,
     names: bool = True,
     only: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
@@ -125,6 +128,8 @@ def predict_rows(
     progress: Progress | None = None,
 ) -> Iterator[TagRow]:
     """Tag a stream of documents, in its order.
+
+    Without k and threshold, the decision stored with the model gives each text its tags.
 
     Args:
         predictor: A loaded model.
@@ -143,9 +148,15 @@ def predict_rows(
         rows: Iterator[TagRow] = iter(())
         if good:
             texts = [document.text for document in good]
-            found = predictor.predict(texts, k=k, only=only, exclude=exclude)
-            ids = [document.id for document in good]
-            rows = prediction_rows(ids, found, threshold=threshold, names=names)
+            best = functools.partial(predictor.predict, texts, only=only, exclude=exclude)
+            found = choose_tags(
+                lambda width, best=best: best(k=width),
+                len(predictor.labels),
+                predictor.decision,
+                k=k,
+                threshold=threshold,
+            )
+            rows = prediction_rows([document.id for document in good], found, names=names)
         for document in chunk:
             if isinstance(document, DataError):
                 yield _error_row(document)
@@ -163,13 +174,12 @@ def _error_row(error: DataError) -> TagRow:
 
 
 def prediction_rows(
-    ids: Iterable[str], predictions: Predictions, *, threshold: float = 0.0, names: bool = True
+    ids: Iterable[str], predictions: Predictions, *, names: bool = True
 ) -> Iterator[TagRow]:
     """Yield one row for each document of the predictions."""
     for document_id, tags in zip(ids, predictions, strict=True):
         labels = [
             {"id": tag.id, **({"name": tag.name} if names else {}), "score": round(tag.score, 6)}
             for tag in tags
-            if tag.score >= threshold
         ]
         yield {"id": document_id, "labels": labels}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from glocal.metrics.ranking import judge
 from glocal.ranking.predictions import Predictions
+
+_FIRST_WIDTH = 64  # labels asked for first where a threshold alone limits them
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,39 @@ class Decision:
             int(mapping["at_least"]),
             None if tuned is None else float(tuned),
         )
+
+
+def choose_tags(
+    best: Callable[[int], Predictions],
+    n_labels: int,
+    decision: Decision,
+    *,
+    k: int | None = None,
+    threshold: float | None = None,
+) -> Predictions:
+    """Return the tags of texts, by the rule that every way of tagging follows.
+
+    With k, the k best labels; with a threshold, every label that reaches it; with both, at most k
+    that reach it; with neither, the labels the decision keeps.
+
+    Args:
+        best: Returns the given number of best labels of each text.
+        n_labels: Number of labels there are.
+        decision: The decision stored with the model.
+        k: Largest number of labels for a text.
+        threshold: Lowest probability of a label.
+    """
+    if k is not None:
+        return best(k).above(threshold or 0.0)
+    if threshold is not None:
+        decision = Decision(threshold, at_least=0)
+    width = min(_FIRST_WIDTH, n_labels)
+    found = best(width)
+    # More labels are asked for until one is below the threshold.
+    while width < n_labels and (found.scores[:, -1] >= decision.threshold).any():
+        width = min(8 * width, n_labels)
+        found = best(width)
+    return decision(found)
 
 
 def fit_decision(predictions: Predictions, gold: Any, *, at_least: int = 1) -> Decision:
