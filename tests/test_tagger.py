@@ -155,7 +155,7 @@ def test_k_alone_gives_exactly_k_labels(fitted):
 def test_a_threshold_alone_gives_every_label_that_reaches_it(fitted, monkeypatch):
     texts, _ = data(8, 1)
     everything = fitted.predict_topk(texts, k=len(fitted.classes_))
-    monkeypatch.setattr("glocal.tagger._FIRST_WIDTH", 1)  # so that more must be asked for
+    monkeypatch.setattr("glocal.ranking.decision._FIRST_WIDTH", 1)  # so that more must be asked for
     for threshold in (0.0, float(np.median(everything.scores)), 0.3, 1.0):
         found = fitted.predict(texts, threshold=threshold)
         expected = everything.above(threshold)

@@ -90,7 +90,7 @@ def test_row_without_labels_is_refused(run, tmp_path):
     ("name", "content", "words"),
     [
         ("empty.jsonl", b"", "empty"),
-        ("latin.jsonl", '{"text": "caf\u00e9", "labels": ["a"]}\n'.encode("latin-1"), "UTF-8"),
+        ("koi8.jsonl", '{"text": "привет", "labels": ["a"]}\n'.encode("koi8-r"), "UTF-8"),
         ("bad.jsonl", b'{"text": "a", "labels": ["b"]}\n{"text": \n', ":2: "),
         ("cut.parquet", b"PAR1 and no more", "cut.parquet"),
     ],
