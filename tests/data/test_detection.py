@@ -178,6 +178,26 @@ def test_an_encoding_can_be_given(tmp_path):
             read_corpus(path, encoding=name)
 
 
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Ein Mädchen aus Köln", "latin-1"),
+        ("l’été à Orléans", "windows-1252"),
+        ("price 5 привет мир and some more text in English after it", "koi8-r"),
+        ("title: これは日本語の文です, with some English text around it", "shift_jis"),
+        ("Ελληνικά: some English text that makes up most of the line", "iso8859-7"),
+    ],
+)
+def test_only_western_texts_are_read_as_such(tmp_path, text, encoding):
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(encoding))
+    if encoding in ("latin-1", "windows-1252"):
+        assert read_corpus(path).texts() == [text]
+    else:
+        with pytest.raises(DataError, match="is not UTF-8"):
+            read_corpus(path)
+
+
 def test_damaged_utf16(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("one\ntwo\n".encode("utf-16") + b"\x00\xd8\x00")

@@ -148,9 +148,8 @@ def predict_rows(
         rows: Iterator[TagRow] = iter(())
         if good:
             texts = [document.text for document in good]
-            best = functools.partial(predictor.predict, texts, only=only, exclude=exclude)
             found = choose_tags(
-                lambda width, best=best: best(k=width),
+                functools.partial(predictor.predict, texts, only=only, exclude=exclude),
                 len(predictor.labels),
                 predictor.decision,
                 k=k,

@@ -52,7 +52,7 @@ class Decision:
 
 
 def choose_tags(
-    best: Callable[[int], Predictions],
+    best: Callable[..., Predictions],
     n_labels: int,
     decision: Decision,
     *,
@@ -65,22 +65,22 @@ def choose_tags(
     that reach it; with neither, the labels the decision keeps.
 
     Args:
-        best: Returns the given number of best labels of each text.
+        best: Returns the best labels of each text; called with their number, `k`.
         n_labels: Number of labels there are.
         decision: The decision stored with the model.
         k: Largest number of labels for a text.
         threshold: Lowest probability of a label.
     """
     if k is not None:
-        return best(k).above(threshold or 0.0)
+        return best(k=k).above(threshold or 0.0)
     if threshold is not None:
         decision = Decision(threshold, at_least=0)
     width = min(_FIRST_WIDTH, n_labels)
-    found = best(width)
+    found = best(k=width)
     # More labels are asked for until one is below the threshold.
     while width < n_labels and (found.scores[:, -1] >= decision.threshold).any():
         width = min(8 * width, n_labels)
-        found = best(width)
+        found = best(k=width)
     return decision(found)
 
 

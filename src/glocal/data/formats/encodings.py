@@ -1,9 +1,10 @@
 """Detection of the encoding of a text file from its first bytes.
 
 - A byte order mark decides; without one, a file whose every other byte is zero is UTF-16.
-- A file that is not UTF-8, has no UTF-8 character beyond ASCII, and whose other bytes are few and
-  mostly letters of Windows-1252 (which includes Latin-1) is read as that. Otherwise it counts as
-  UTF-8, and its bad lines are reported.
+- A file that is not UTF-8, has no UTF-8 character beyond ASCII, and whose other bytes are few,
+  stand alone (in Greek or Cyrillic they make whole words) and are mostly letters of Windows-1252
+  (which includes Latin-1) is read as that. Otherwise it counts as UTF-8, and its bad lines are
+  reported.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ UTF8_CHARACTER = re.compile(
 )
 BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 WESTERN_LETTER = re.compile(rb"[\x8a\x8c\x8e\x9a\x9c\x9e\x9f\xc0-\xd6\xd8-\xf6\xf8-\xff]")
+RUN = re.compile(rb"[\x80-\xff]{3,}")
 MOST_BEYOND_ASCII = 0.3  # share of bytes in a text in Windows-1252
 
 
@@ -55,7 +57,9 @@ def _looks_western(head: bytes) -> bool:
         return False
     beyond = BEYOND_ASCII.findall(head)
     letters = WESTERN_LETTER.findall(head)
-    return len(beyond) < MOST_BEYOND_ASCII * len(head) and 2 * len(letters) > len(beyond)
+    in_runs = sum(map(len, RUN.findall(head)))
+    few = len(beyond) < MOST_BEYOND_ASCII * len(head)
+    return few and 2 * len(letters) > len(beyond) and 4 * in_runs < len(beyond)
 
 
 def check_encoding(name: str) -> str:
