@@ -5,6 +5,7 @@ import pytest
 from glocal.config import load_recipe, recipe_names
 from glocal.config.encoder_facts import EncoderFacts
 from glocal.config.resolve import (
+    BF16_LABELS_FROM,
     CheckedRecipe,
     ResolvedRecipe,
     check,
@@ -227,14 +228,14 @@ def test_label_precision_depends_on_labels_device_and_loss():
 
 def test_what_was_planned_fills_what_is_open():
     recipe = resolved("auto", "train.budget=10m", epochs=4, members=3)
-    assert (recipe.experts, recipe.train.budget) == (("D-last", "A-1", "S"), "")
+    assert (recipe.experts, recipe.train.budget) == (("D-last", "A-last", "S"), "")
     assert (recipe.train.epochs, recipe.train.members) == (4, 3)
     fast = resolved("auto", drop_encoder=True)
     assert (fast.experts, fast.encoder.name) == (("S",), "none")
 
 
 def test_a_recipe_that_leaves_nothing_open_stays_as_written():
-    checked = check(load_recipe("balanced"), lambda _: FACTS)
+    checked = check(load_recipe("glocalxml"), lambda _: FACTS)
     assert isinstance(checked, CheckedRecipe)
     assert not checked.is_open
     assert checked.draft == checked.written
@@ -243,6 +244,23 @@ def test_a_recipe_that_leaves_nothing_open_stays_as_written():
     expected["candidates"]["mode"] = "full"
     expected["train"]["label_precision"] = "fp32"
     assert recipe_to_mapping(recipe) == expected
+
+
+@pytest.mark.parametrize(
+    ("named", "n_labels", "overrides", "expected"),
+    [
+        (True, 10, [], "tied"),
+        (False, 10, [], "off"),
+        (True, BF16_LABELS_FROM, [], "off"),
+        (True, BF16_LABELS_FROM, ["labels.text=tied"], "tied"),
+        (True, 10, ["attention.query_init=tokens"], "off"),
+        (True, 10, ["labels.text=off"], "off"),
+    ],
+)
+def test_label_text_is_used_where_labels_have_names(named, n_labels, overrides, expected):
+    recipe = load_recipe("balanced", overrides)
+    checked = check(recipe, lambda _: FACTS, has_label_names=named)
+    assert resolve(checked, n_labels=n_labels, device_type="cuda").labels.text == expected
 
 
 def test_a_resolved_recipe_is_stored_and_read_back():

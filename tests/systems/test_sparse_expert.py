@@ -158,8 +158,8 @@ def test_it_joins_the_other_experts(tmp_path, mode):
     )
     result = train(recipe, tmp_path / "m", corpus=TRAIN, dev=DEV)
     predictor = Predictor.load(tmp_path / "m", device="cpu")
-    assert set(predictor.system.combination.weights) == {"D-last", "A-1", "S"}
-    assert set(result.metrics["dev_experts"]) == {"D-last", "A-1", "S"}
+    assert set(predictor.system.combination.weights) == {"D-last", "A-last", "S"}
+    assert set(result.metrics["dev_experts"]) == {"D-last", "A-last", "S"}
     found = predictor.predict(DEV.texts(), k=4, per_expert=True)
     for part in (found, *found.experts.values()):
         for row in part.indices:
@@ -175,7 +175,7 @@ def test_shortlists_hold_what_only_another_expert_knows():
     system, _ = build_system(recipe, statistics, vectors=vectors)
     proposed = torch.tensor([[3, 1], [0, 2]])
     states = {"S": (torch.tensor([[1, 4, 5], [6, 0, -1]]), torch.zeros(2, 3))}
-    states |= {"D-last": (), "A-1": ()}
+    states |= {"D-last": (), "A-last": ()}
     found = system._with_suggestions(proposed, states).tolist()
     assert [sorted(set(row) - {-1}) for row in found] == [[1, 3, 4], [0, 2, 6]]
     assert all(len(set(row) - {-1}) == len([x for x in row if x >= 0]) for row in found)

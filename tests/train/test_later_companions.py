@@ -52,8 +52,8 @@ def test_scores_during_the_run_are_those_of_the_trained_experts(
 ):
     listener = Recorder()
     result = train(RECIPE, tmp_path / "m", dev=DEV, listener=listener)
-    assert [set(e["experts"]) for e in listener.evaluations] == [{"D-last", "A-1"}] * 2
-    assert set(result.metrics["dev_experts"]) == {"D-last", "A-1", "S"}
+    assert [set(e["experts"]) for e in listener.evaluations] == [{"D-last", "A-last"}] * 2
+    assert set(result.metrics["dev_experts"]) == {"D-last", "A-last", "S"}
 
 
 def test_a_process_that_fails_costs_time_only(

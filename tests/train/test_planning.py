@@ -68,7 +68,7 @@ def test_a_fast_one_is_trained_as_often_as_there_is_time(tmp_path, speed):
     asked = auto("train.budget=2m", "encoder.name=random:tiny")
     path = train(asked, tmp_path / "m").path
     recipe = load_model(path).recipe
-    assert recipe.experts == ("D-last", "A-1", "S")
+    assert recipe.experts == ("D-last", "A-last", "S")
     assert (recipe.train.epochs, recipe.train.members) == (3, 1)
 
 

@@ -18,7 +18,7 @@ from glocal.config.durations import parse_duration
 from glocal.config.encoder_facts import EncoderFacts
 from glocal.config.expert_names import OPEN_EXPERTS, SPARSE_EXPERT, TEACHER, expert_kinds
 from glocal.config.recipe_files import load_recipe, recipe_from_mapping
-from glocal.config.rules import bf16_label_problems, recipe_problems
+from glocal.config.rules import bf16_label_problems, label_text_problems, recipe_problems
 from glocal.config.settings import NO_ENCODER, Recipe
 from glocal.errors import ConfigError, GlocalError, MissingExtraError, Remedy
 
@@ -75,6 +75,7 @@ def check(
     read_facts: Callable[[Recipe], EncoderFacts],
     *,
     has_label_table: bool = True,
+    has_label_names: bool = False,
 ) -> CheckedRecipe:
     """Hold a recipe against every rule that needs no texts.
 
@@ -82,12 +83,13 @@ def check(
         recipe: The settings as written.
         read_facts: Reads the configuration of the recipe's encoder.
         has_label_table: Whether a label table is given.
+        has_label_names: Whether it names labels.
 
     Raises:
         ConfigError: With every problem.
         GlocalError: The encoder is missing or unreadable, and nothing else is wrong.
     """
-    checked = CheckedRecipe(recipe, _fill_open(recipe))
+    checked = CheckedRecipe(recipe, _fill_open(recipe, has_label_names=has_label_names))
     facts, failure = None, cast(GlocalError | None, None)
     try:
         facts = read_facts(checked.draft)
@@ -131,7 +133,8 @@ def resolve(
         members: Models that were planned; the draft's by default.
         drop_encoder: Whether the plan is to train the sparse expert alone.
     """
-    recipe = checked.draft
+    labels = replace(checked.draft.labels, text=_label_text(checked, n_labels))
+    recipe = replace(checked.draft, labels=labels)
     if drop_encoder:
         fast = load_recipe("fast")
         encoder = replace(recipe.encoder, name=fast.encoder.name)
@@ -158,8 +161,18 @@ def resolved_from_mapping(mapping: Mapping[str, Any], *, source: str) -> Resolve
     return ResolvedRecipe(**vars(recipe_from_mapping(mapping, source=source)))
 
 
-def _fill_open(recipe: Recipe) -> Recipe:
+def _label_text(checked: CheckedRecipe, n_labels: int) -> str:
+    """Return the use of label text; `auto` leaves it out where label matrices must be small."""
+    many = checked.written.labels.text == "auto" and n_labels >= BF16_LABELS_FROM
+    return "off" if many else checked.draft.labels.text
+
+
+def _fill_open(recipe: Recipe, *, has_label_names: bool) -> Recipe:
     """Return the recipe with a preset's value for everything it leaves open."""
+    if recipe.labels.text == "auto":
+        tied = replace(recipe, labels=replace(recipe.labels, text="tied"))
+        usable = has_label_names and not [*label_text_problems(tied)]
+        recipe = tied if usable else replace(recipe, labels=replace(recipe.labels, text="off"))
     usual, train, experts = load_recipe("balanced"), recipe.train, recipe.experts
     if experts == OPEN_EXPERTS:
         without = recipe.encoder.name == NO_ENCODER

@@ -54,7 +54,7 @@ def recipe_problems(recipe: Recipe, facts: EncoderFacts | None) -> list[str]:
     if expert_problems(recipe.experts):
         return problems  # the other rules look at the kinds of the experts
     problems += [*_encoder_use(recipe), *_losses(recipe), *_candidates(recipe), *_members(recipe)]
-    problems += [*_label_text(recipe), *_reader_and_teacher(recipe), *_clusters(recipe)]
+    problems += [*label_text_problems(recipe), *_reader_and_teacher(recipe), *_clusters(recipe)]
     problems += _long_documents(recipe)
     if recipe.train.label_precision == "bf16":
         problems += bf16_label_problems(recipe)
@@ -248,7 +248,8 @@ def member_problems(recipe: Recipe) -> list[str]:
     return problems
 
 
-def _label_text(recipe: Recipe) -> Iterator[str]:
+def label_text_problems(recipe: Recipe) -> Iterator[str]:
+    """Yield what keeps labels' texts from being part of their vectors."""
     if not recipe.uses_label_text:
         return
     text = recipe.labels.text

@@ -65,8 +65,8 @@ class LabelsConfig:
         min_count: Training texts a label must have.
         score_unseen: Also score labels of the label table that have no training text.
         text: Use of label names and descriptions by D-n, A-n and R-n: none, as initial label
-            vectors, or as a permanent part of them, which also scores labels without training
-            texts.
+            vectors (start), or as a permanent part of them (tied), which also scores labels without
+            training texts; auto: tied where a label table names the labels.
         text_dropout: Probability of training a label on its text alone (tied).
         text_worth: Training texts at which a label's own vector counts half; with fewer it counts
             less (tied).
@@ -74,7 +74,7 @@ class LabelsConfig:
 
     min_count: int = option(1, at_least=1)
     score_unseen: bool = False
-    text: str = option("off", choices=("off", "start", "tied"))
+    text: str = option("off", choices=("off", "start", "tied", "auto"))
     text_dropout: float = option(0.0, at_least=0, at_most=1)
     text_worth: float = option(10.0, at_least=0)
 

@@ -36,6 +36,7 @@ from glocal.train.members import train_members
 from glocal.train.planning import decide
 from glocal.train.single import final_outcome, set_up, train_system
 from glocal.vocabulary.label_table import LabelTable
+from glocal.vocabulary.label_text import names_labels
 
 Arguments = ParamSpec("Arguments")
 
@@ -109,7 +110,12 @@ def fit(
     started = time.monotonic()
     target = Path(out)
     folder = RunFolder(target)
-    checked = check(recipe, read_encoder_facts, has_label_table=label_table is not None)
+    checked = check(
+        recipe,
+        read_encoder_facts,
+        has_label_table=label_table is not None,
+        has_label_names=names_labels(label_table),
+    )
     engine = Engine(device, recipe.train.precision)
     listener = listener if listener is not None and engine.is_main else TrainListener()
     # Again, as another run may have ended here since.

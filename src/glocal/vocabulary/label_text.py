@@ -22,6 +22,11 @@ def telling_name(name: str) -> str:
     return name if _LETTER.search(name) and "://" not in name else ""
 
 
+def names_labels(table: LabelTable | None) -> bool:
+    """Return whether a label table has a name that can be read."""
+    return table is not None and any(map(telling_name, table.names))
+
+
 def name_forms(labels: LabelSpace) -> list[str]:
     """Return the names of each label, joined by semicolons; an empty string for none."""
     return [
