@@ -15,6 +15,7 @@ from glocal.cli.options import (
     BatchSize,
     Device,
     Reading,
+    parse_numbers,
     reads_files,
     split_models_and_file,
 )
@@ -59,12 +60,13 @@ def layers(
     By default the local expert beside the global one (GlocalXML Figures 2 to 4). Repeat the command
     to continue with what is not finished.
     """
-    wanted = None if only is None else _parse_layers(only)
+    expected = "layer numbers, such as 0,1,6"
+    wanted = [] if only is None else parse_numbers(only, "--layers", expected)
     from glocal.lab.layers import LayerSweep, layer_table, on_layers
     from glocal.lab.variant_tables import resolve
 
     table = layer_table(second_expert=second_expert, recipe=study.recipe, overrides=study.override)
-    chosen = [] if wanted is None else on_layers(table, wanted)
+    chosen = on_layers(table, wanted) if wanted else []
     recipes = resolve(table, study.override)
     study.check()
     splits = read_splits(train, study.dev, study.test, reading)
@@ -123,13 +125,6 @@ def bands(
     written = [] if out is None else result.write(out, plots=plots)
     console.show(result.to_dict(), result.tables(), as_json=as_json)
     note_files(written)
-
-
-def _parse_layers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(f"--layers {text}: expected layer numbers, such as 0,1,6") from None
 
 
 def _series(

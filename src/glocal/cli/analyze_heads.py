@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 from glocal.cli import console
-from glocal.cli.options import AsJson
+from glocal.cli.options import AsJson, parse_numbers
 from glocal.cli.parameters import option
 from glocal.cli.studies import Plots, note_files, prepare_plots
-from glocal.errors import ConfigError
 
 
 def heads(
@@ -34,7 +33,9 @@ def heads(
     """
     from glocal.lab.heads import LABEL_COUNTS, measure_heads
 
-    counts = LABEL_COUNTS if labels is None else _parse_counts(labels)
+    expected, counts = "numbers of labels, such as 4000,30000", list(LABEL_COUNTS)
+    if labels is not None:
+        counts = parse_numbers(labels, "--labels", expected, least=1)
     prepare_plots(out, plots=plots)
     with console.progress_bar("measuring", unit="layers") as progress:
         result = measure_heads(
@@ -49,13 +50,3 @@ def heads(
     written = [] if out is None else result.write(out, plots=plots)
     console.show(result.to_dict(), result.tables(), as_json=as_json)
     note_files(written)
-
-
-def _parse_counts(text: str) -> list[int]:
-    try:
-        counts = [int(part) for part in text.split(",")]
-    except ValueError:
-        counts = []
-    if not counts or min(counts) < 1:
-        raise ConfigError(f"--labels {text}: expected numbers of labels, such as 4000,30000")
-    return counts

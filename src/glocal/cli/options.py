@@ -178,13 +178,19 @@ def given_text(text: str) -> str:
 
 def parse_ks(text: str) -> tuple[int, ...]:
     """Return the cut-offs of a text such as `1,3,5` in ascending order."""
+    expected = "whole numbers from 1 on, such as 1,3,5"
+    return tuple(sorted(set(parse_numbers(text, "-k", expected, least=1))))
+
+
+def parse_numbers(text: str, name: str, expected: str, *, least: int = 0) -> list[int]:
+    """Parse whole numbers separated by commas; `name` and `expected` are for the error."""
     try:
-        ks = sorted({int(part) for part in text.split(",")})
+        numbers = [int(part) for part in text.split(",")]
     except ValueError:
-        ks = []
-    if not ks or ks[0] < 1:
-        raise ConfigError(f"-k {text}: expected whole numbers from 1 on, such as 1,3,5")
-    return tuple(ks)
+        numbers = []
+    if not numbers or min(numbers) < least:
+        raise ConfigError(f"{name} {text}: expected {expected}")
+    return numbers
 
 
 def choose_k(k: int | None, n_labels: int) -> int:

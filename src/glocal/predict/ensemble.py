@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,24 +62,24 @@ def ensemble_predict(
         >>> voted.label_ids(0)
         ['fruit']
     """
+    from glocal.predict.predictor import Predictor  # brings torch
+
     labels = ensemble_labels(paths)
     if not 1 <= k <= len(labels):
         raise ConfigError(f"k = {k}: expected 1 to {len(labels)}, the number of labels")
     width = min(max(pool, k), len(labels))
     with tempfile.TemporaryDirectory(prefix="glocal-ensemble-") as folder:
         votes = _Votes(Path(folder), (len(corpus), len(paths), width))
-        models = range(len(paths))
-        turns = [(act, model) for act in (votes.propose, votes.score) for model in models]
-        for turn, (act, model) in enumerate(turns):
-            # The model lives in this call: it is gone before the next one is read.
-            _take_turn(
-                paths[model],
-                corpus,
-                partial(act, model),
-                report=partial(_report, progress, turn * len(corpus), len(turns) * len(corpus)),
-                device=device,
-                batch_size=batch_size,
-            )
+        turns = list(itertools.product((votes.propose, votes.score), enumerate(paths)))
+        for turn, (act, (model, path)) in enumerate(turns):
+            predictor = Predictor.load(path, device=device, batch_size=batch_size)
+            for start in range(0, len(corpus), CHUNK):
+                texts = corpus.texts(start, start + CHUNK)
+                act(model, predictor, texts, slice(start, start + len(texts)))
+                if progress:
+                    done = turn * len(corpus) + start + len(texts)
+                    progress(done, len(turns) * len(corpus))
+            del predictor  # gone before the next one is read
         return votes.best(k).with_labels(labels)
 
 
@@ -155,30 +155,6 @@ class _Votes:
             means = self.sums[rows, : labels.shape[1]] / np.float32(self.n_models)
             parts.append(Predictions.from_unsorted(labels, means, k))
         return Predictions.concat(parts)
-
-
-def _take_turn(
-    path: str | Path,
-    corpus: Corpus,
-    act: Callable[[Predictor, list[str], slice], None],
-    *,
-    report: Callable[[int], None],
-    device: str,
-    batch_size: int,
-) -> None:
-    """Load one model and let it propose labels for all texts, or score them."""
-    from glocal.predict.predictor import Predictor  # brings torch
-
-    predictor = Predictor.load(path, device=device, batch_size=batch_size)
-    for start in range(0, len(corpus), CHUNK):
-        texts = corpus.texts(start, start + CHUNK)
-        act(predictor, texts, slice(start, start + len(texts)))
-        report(start + len(texts))
-
-
-def _report(progress: Progress | None, before: int, total: int, done: int) -> None:
-    if progress:
-        progress(before + done, total)
 
 
 def _scratch(path: Path, shape: tuple[int, int], dtype: type) -> Any:
