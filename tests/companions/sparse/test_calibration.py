@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from glocal.companions.sparse.platt import calibrate, fit_scaling, held_out_texts
+from glocal.companions.sparse.label_profiles import label_profiles
+from glocal.companions.sparse.platt import (
+    LabelEvidence,
+    calibrate,
+    fit_scaling,
+    held_out_texts,
+)
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from tests.companions.sparse.made_up import corpus, label_space
 
@@ -58,7 +64,42 @@ def test_groups_have_a_slope_of_their_own():
     of = np.array([0, 1, 0, 1, 0, 1], dtype=np.int32)
     true = (features @ own).toarray() * 0.5 + (features @ shared).toarray()[:, of] * 2.0
     gold = csr_matrix((rng.random(true.shape) < 1 / (1 + np.exp(-true))).astype(np.float32))
-    scorer = LinearScorer(own, np.zeros(n_labels, np.float32), LabelGroups(shared, of))
+    scorer = LinearScorer(own, np.zeros(n_labels, np.float32), LabelGroups(shared, of[:, None]))
     scaled = calibrate(scorer, features, gold, threads=1)
     assert scaled.weights.data / own.data == pytest.approx(0.5, abs=0.05)
     assert scaled.groups.weights.data / shared.data == pytest.approx(2.0, abs=0.1)
+
+
+def test_likeness_and_frequency_have_their_own_coefficients():
+    rng = np.random.default_rng(1)
+    n_texts, n_labels = 4000, 6
+    features = csr_matrix(rng.normal(size=(n_texts, 8)).astype(np.float32))
+    own, profiles = (csr_matrix(rng.normal(size=(8, n_labels)).astype(np.float32)) for _ in "ab")
+    counts = np.array([3, 9, 30, 90, 300, 900])
+    logs = np.log(counts)
+    true = (features @ (0.5 * own + 2 * profiles)).toarray() + 0.6 * logs - 0.2 * logs**2
+    gold = csr_matrix((rng.random(true.shape) < 1 / (1 + np.exp(-true))).astype(np.float32))
+    scorer = LinearScorer(own, np.zeros(n_labels, np.float32))
+    scaled = calibrate(scorer, features, gold, evidence=LabelEvidence(profiles, counts), threads=1)
+    expected = (0.5 * own + 2 * profiles).toarray()
+    np.testing.assert_allclose(scaled.weights.toarray(), expected, atol=0.3)
+    np.testing.assert_allclose(scaled.biases, 0.6 * logs - 0.2 * logs**2, atol=0.5)
+
+
+def test_a_label_without_texts_stays_below_every_other():
+    rng = np.random.default_rng(2)
+    features = csr_matrix(rng.random((50, 8), dtype=np.float32))
+    gold = csr_matrix((rng.random((50, 5)) < 0.3).astype(np.float32))
+    scorer = LinearScorer(csr_matrix(rng.random((8, 5), dtype=np.float32)), np.zeros(5, np.float32))
+    counts = np.array([40, 30, 20, 10, 0])
+    evidence = LabelEvidence(csr_matrix((8, 5), dtype=np.float32), counts)
+    scaled = calibrate(scorer, features, gold, evidence=evidence, threads=1)
+    assert scaled.biases[4] <= scaled.biases[:4].min()
+
+
+def test_profiles_are_mean_texts_of_length_one():
+    features = csr_matrix(np.array([[0.6, 0.8, 0], [1, 0, 0], [0, 0.01, 1]], np.float32))
+    labels = csr_matrix(np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]], np.float32))
+    profiles = label_profiles(features, labels, threshold=0.05, threads=2).toarray()
+    mean = np.array([1.6, 0.8, 0]) / np.hypot(1.6, 0.8)
+    np.testing.assert_allclose(profiles.T, [mean, [0, 0, 1], [0, 0, 0]], atol=1e-4)

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from glocal.companions.sparse import sparse_training as training_module
 from glocal.companions.sparse.sparse_model import SparseModel
-from glocal.companions.sparse.sparse_scoring import LinearScorer
+from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer
 from glocal.companions.sparse.sparse_training import LinearTrainer
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError, ModelError, NewerFormatError
@@ -92,7 +92,7 @@ def test_the_recall_of_clusters(train, labels):
     features = csr_matrix(gold.toarray())  # a text's features are its labels
     config = replace(SMALL, negatives="matched", beam=1)
     trainer = LinearTrainer(features, gold, config, held_out=(features, gold))
-    of = trainer._group_of()
+    of = trainer._group_of(trainer._clusters)
     perfect = csr_matrix((of[:, None] == np.arange(of.max() + 1)).astype(np.float32))
     scorer = LinearScorer(perfect, np.zeros(of.max() + 1, np.float32))
     expected = []
@@ -125,6 +125,20 @@ def test_a_model_of_the_first_format_is_read(model, tmp_path):
         np.testing.assert_array_equal(before, after)
 
 
+def test_a_model_of_the_second_format_is_read(grouped, tmp_path):
+    narrow = LabelGroups(grouped.scorer.groups.weights, grouped.scorer.groups.of[:, :1])
+    model = SparseModel(grouped.vectoriser, replace(grouped.scorer, groups=narrow), grouped.config)
+    model.save(tmp_path / "sparse")
+    path = tmp_path / "sparse" / "sparse.json"
+    about = json.loads(path.read_text())
+    del about["group_levels"]
+    path.write_text(json.dumps(about | {"format": 2}))
+    texts = corpus(9, seed=5).texts()
+    loaded = SparseModel.load(tmp_path / "sparse")
+    for before, after in zip(model.topk(texts, 5), loaded.topk(texts, 5), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
 def test_threads_do_not_change_a_grouped_model(grouped, train, labels):
     config = replace(SMALL, negatives="random", beam=1)
     other = SparseModel.fit(train, labels, config, threads=2)
@@ -142,14 +156,17 @@ def test_a_grouped_explanation_sums_to_the_log_odds(grouped):
         assert total == pytest.approx(log_odds(grouped, text, label), abs=1e-4)
 
 
-def test_grouped_labels_without_training_texts_come_last(train):
+def test_grouped_labels_without_training_texts_come_last(train, tmp_path):
     labels = label_space(train, unseen=True)
     config = replace(SMALL, negatives="random", beam=1, name_weight=0.0)
     model = SparseModel.fit(train, labels, config)
     unseen = labels.index["L99"]
-    assert model.scorer.groups.of[unseen] == -1
+    assert (model.scorer.groups.of[unseen] == -1).all()
     indices, _ = model.topk(["wholly unknown"], len(labels))
     assert indices[0, -1] == unseen
+    model.save(tmp_path / "sparse")
+    again, _ = SparseModel.load(tmp_path / "sparse").topk(["wholly unknown"], len(labels))
+    np.testing.assert_array_equal(indices, again)
 
 
 def test_labels_without_any_training_text_at_all():

@@ -1,10 +1,16 @@
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import csr_matrix
+import pytest
+from scipy.sparse import csr_matrix, random_array
 
 from glocal.companions.sparse import sparse_scoring as scoring
-from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
+from glocal.companions.sparse.sparse_scoring import (
+    LabelGroups,
+    LinearScorer,
+    dense_product,
+    top_labels,
+)
 
 
 def scorer(n_labels=9, n_features=6):
@@ -46,13 +52,29 @@ def test_only_allowed_labels_come():
     assert indices.ravel().tolist() == [i % 9 for i in range(20)]
 
 
+@pytest.mark.parametrize("bounds", [np.int32, np.int64])
+def test_the_dense_product_is_that_of_the_sparse_matrices(bounds):
+    rng = np.random.default_rng(3)
+    left = random_array((30, 200), density=0.1, format="csr", dtype=np.float32, rng=rng)
+    right = random_array((200, 50), density=0.2, format="csr", dtype=np.float32, rng=rng)
+    left, right = csr_matrix(left), csr_matrix(right)
+    left.data[left.indptr[4] : left.indptr[5]] = 0
+    right.indptr = right.indptr.astype(bounds)  # wide ones of very large matrices
+    empty = csr_matrix((1, 200), dtype=np.float32)
+    np.testing.assert_array_equal(dense_product(left, right), (left @ right).toarray())
+    assert not dense_product(empty, right).any()
+
+
 def test_groups_add_their_scores_to_their_labels():
     model, features = scorer(), texts()
-    shared = np.random.default_rng(2).integers(-2, 3, (6, 2)).astype(np.float32)
-    of = np.array([0, 1, -1, 0, 1, 1, -1, 0, 0], dtype=np.int32)
-    grouped = replace(model, groups=LabelGroups(csr_matrix(shared), of))
+    shared = np.random.default_rng(2).integers(-2, 3, (6, 3)).astype(np.float32)
+    narrow = np.array([0, 1, -1, 0, 1, 1, -1, 0, 0], dtype=np.int32)
+    wide = np.array([2, 2, -1, 2, 2, 2, -1, -1, 2], dtype=np.int32)
+    groups = LabelGroups(csr_matrix(shared), np.stack([narrow, wide], axis=1))
+    grouped = replace(model, groups=groups)
     whole = model.weights.toarray()
-    whole[:, of >= 0] += shared[:, of[of >= 0]]
+    for of in (narrow, wide):
+        whole[:, of >= 0] += shared[:, of[of >= 0]]
     dense = features.toarray() @ whole + model.biases
     np.testing.assert_array_equal(grouped.scores(features), dense)
     for label in range(9):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 HASHED_WIDTH = 256
 ROUNDS = 8
+CHUNK_TEXTS = 65_536  # texts that are hashed at a time
 
 
 def label_means(features: Any, labels: Any, *, seed: int) -> NDArray[np.float32]:
@@ -36,7 +37,10 @@ def label_means(features: Any, labels: Any, *, seed: int) -> NDArray[np.float32]
     hashing = csr_matrix(
         (signs, places, np.arange(n_features + 1)), shape=(n_features, HASHED_WIDTH)
     )
-    sums = labels.T @ (features @ hashing).toarray()
+    sums = np.zeros((labels.shape[1], HASHED_WIDTH), np.float32)
+    for start in range(0, features.shape[0], CHUNK_TEXTS):
+        rows = slice(start, start + CHUNK_TEXTS)
+        sums += labels[rows].T @ (features[rows] @ hashing).toarray()
     length = np.linalg.norm(sums, axis=1, keepdims=True)
     means: NDArray[np.float32] = sums / np.maximum(length, 1e-12)
     return means

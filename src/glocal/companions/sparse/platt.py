@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,11 @@ MOST_HELD_OUT = 2000
 FEWEST_HELD_OUT = 100
 _STEPS = 50
 # A weak prior on the slope: a handful of texts must not make it infinite.
-_USUAL_SLOPE, _PULL = 4.0, 0.05
+_USUAL_SLOPE, _PULL, _LEAST_SLOPE = 4.0, 0.05, 0.1
+# A stronger one on the terms of a label's frequency, which are zero without evidence.
+_FREE_PULL = 1.0
+FEWEST_TEXTS = 2  # of a label in the fit; rarer labels are treated alike
+_CHUNK_PAIRS = 4096
 
 
 def held_out_texts(labels: Any, *, seed: int) -> NDArray[np.int64]:
@@ -51,43 +55,109 @@ def held_out_texts(labels: Any, *, seed: int) -> NDArray[np.int64]:
     return np.sort(np.array(chosen, dtype=np.int64))
 
 
-def calibrate(scorer: LinearScorer, features: Any, gold: Any, *, threads: int) -> LinearScorer:
+@dataclass(frozen=True)
+class LabelEvidence:
+    """What is known of labels besides their trained weights.
+
+    Args:
+        profiles: (F, L) float32 CSR matrix, the mean text of each label (`label_profiles`).
+        counts: (L,) training texts of each label.
+    """
+
+    profiles: Any
+    counts: NDArray[np.int64]
+
+    def by_frequency(self) -> NDArray[np.float64]:
+        """Return (L, 2) the logarithm of each label's texts and its square."""
+        logs = np.log(np.maximum(self.counts, FEWEST_TEXTS))
+        return np.stack([logs, logs**2], axis=1)
+
+
+def calibrate(
+    scorer: LinearScorer,
+    features: Any,
+    gold: Any,
+    *,
+    evidence: LabelEvidence | None = None,
+    threads: int,
+) -> LinearScorer:
     """Rescale a scorer so that its margins become log-odds.
 
-    What the labels' groups add has a slope of its own: how far a group tells its labels differs
-    from one corpus to the next.
+    Each part of a score has a slope of its own, as what it tells differs from one corpus to the
+    next: the label's weights, each level of its groups, the likeness to its mean text. Labels
+    trained against a sample of texts are scored too high the more frequent they are; the logarithm
+    of a label's texts and its square correct this.
 
     Args:
         scorer: The trained weights.
         features: (n, F) CSR matrix of held-out texts.
         gold: (n, ≥ L) CSR matrix of their labels.
+        evidence: Mean texts and frequencies of the labels; without it only margins are rescaled.
         threads: Number of threads.
     """
     best, margins = top_labels(scorer, features, BEST_LABELS, threads=threads)
     there = best >= 0
+    if evidence is not None:
+        # No held-out text has a label whose only text was trained on: such labels teach nothing.
+        there &= evidence.counts[best] >= FEWEST_TEXTS
     rows, labels = np.nonzero(there)[0], best[there]
     hits = np.asarray(gold[rows, labels]).ravel() > 0 if len(rows) else np.zeros(0, dtype=bool)
-    if scorer.groups is None:
-        slope, shift = fit_scaling(margins[there], hits)
-        groups = None
-    else:
-        shared = _group_margins(scorer.groups, features, rows, labels)
-        own = margins[there] - shared
-        slope, group_slope, shift = _fit(np.stack([own, shared], axis=1), hits)
-        groups = replace(scorer.groups, weights=scorer.groups.weights * np.float32(group_slope))
+    shared = _group_margins(scorer.groups, features, rows, labels)
+    parts = [margins[there] - shared.sum(axis=1), *shared.T]
+    if evidence is None:
+        return _rescaled(scorer, _fit(np.stack(parts, axis=1), hits))
+    parts.append(_margins(evidence.profiles, features, rows, labels))
+    found = _fit(np.stack(parts, axis=1), hits, evidence.by_frequency()[labels])
+    return _with_evidence(_rescaled(scorer, found), evidence, found)
+
+
+def _rescaled(scorer: LinearScorer, found: _Scaling) -> LinearScorer:
+    slope, *of_groups = found.slopes
+    groups = scorer.groups
+    if groups is not None:
+        factor = np.ones(groups.weights.shape[1] + 1, np.float32)
+        for level, slope_of_level in zip(groups.of.T, of_groups, strict=False):
+            factor[level] = slope_of_level
+        weights = groups.weights.copy()
+        weights.data *= factor[weights.indices]
+        groups = replace(groups, weights=weights)
     weights = scorer.weights.copy()
     weights.data *= np.float32(slope)
-    biases = np.float32(slope) * scorer.biases + np.float32(shift)
+    biases = np.float32(slope) * scorer.biases + np.float32(found.shift)
     return LinearScorer(weights, biases, groups)
 
 
+def _with_evidence(scorer: LinearScorer, evidence: LabelEvidence, found: _Scaling) -> LinearScorer:
+    """Add what mean texts and frequencies tell to weights and biases."""
+    weights = scorer.weights + evidence.profiles * np.float32(found.slopes[-1])
+    weights.sort_indices()
+    biases = scorer.biases + (evidence.by_frequency() @ found.free).astype(np.float32)
+    trained = evidence.counts > 0
+    # Below every trained label: without evidence a label without texts must not rank first.
+    biases[~trained] = biases[trained].min(initial=0)
+    return replace(scorer, weights=weights, biases=biases)
+
+
 def _group_margins(
-    groups: LabelGroups, features: Any, rows: NDArray[np.int64], labels: NDArray[np.int64]
+    groups: LabelGroups | None, features: Any, rows: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Return what the groups add to the scores of (text, label) pairs."""
-    by_group: NDArray[np.float32] = (features @ groups.weights).toarray()
-    group = groups.of[labels]
-    return np.where(group >= 0, by_group[rows, np.maximum(group, 0)], np.float32(0))
+    """Return what each level of groups adds to the scores of (text, label) pairs."""
+    if groups is None:
+        return np.zeros((len(rows), 0), np.float32)
+    return groups.by_group(features)[rows[:, None], groups.of[labels]]
+
+
+def _margins(
+    weights: Any, features: Any, rows: NDArray[np.int64], labels: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return the scores of (text, label) pairs."""
+    found = np.zeros(len(rows), np.float32)
+    by_label = weights.tocsc()
+    for start in range(0, len(rows), _CHUNK_PAIRS):
+        pairs = slice(start, start + _CHUNK_PAIRS)
+        products = features[rows[pairs]].multiply(by_label[:, labels[pairs]].T)
+        found[pairs] = np.asarray(products.sum(axis=1)).ravel()
+    return found
 
 
 def fit_scaling(margins: NDArray[np.floating[Any]], gold: NDArray[np.bool_]) -> tuple[float, float]:
@@ -100,24 +170,44 @@ def fit_scaling(margins: NDArray[np.floating[Any]], gold: NDArray[np.bool_]) -> 
     Returns:
         (slope, shift); the slope is positive.
     """
-    slope, shift = _fit(margins[:, None], gold)
-    return slope, shift
+    found = _fit(margins[:, None], gold)
+    return found.slopes[0], found.shift
 
 
-def _fit(parts: NDArray[np.floating[Any]], gold: NDArray[np.bool_]) -> list[float]:
-    """Fit a positive slope for each column of margins, and a shift, by Newton's method."""
-    values = np.concatenate([parts, np.ones((len(parts), 1))], axis=1).astype(np.float64)
-    usual = np.append(np.full(parts.shape[1], _USUAL_SLOPE), 0.0)
-    lowest = np.append(np.full(parts.shape[1], 0.1), -np.inf)
+@dataclass(frozen=True)
+class _Scaling:
+    """A logistic function: positive slopes, free coefficients and a shift."""
+
+    slopes: list[float]
+    free: NDArray[np.float64]
+    shift: float
+
+
+def _fit(
+    parts: NDArray[np.floating[Any]],
+    gold: NDArray[np.bool_],
+    constants: NDArray[np.floating[Any]] | None = None,
+) -> _Scaling:
+    """Fit a positive slope for each part, a coefficient for each constant of the labels, a shift.
+
+    Newton's method; the priors keep few texts from giving extreme values.
+    """
+    free = np.zeros((len(parts), 0)) if constants is None else constants
+    values = np.concatenate([parts, free, np.ones((len(parts), 1))], axis=1).astype(np.float64)
+    n_parts, n_free = parts.shape[1], free.shape[1]
+    usual = np.concatenate([np.full(n_parts, _USUAL_SLOPE), np.zeros(n_free + 1)])
+    lowest = np.concatenate([np.full(n_parts, _LEAST_SLOPE), np.full(n_free + 1, -np.inf)])
+    pull = np.concatenate([np.full(n_parts, _PULL), np.full(n_free, _FREE_PULL), [_PULL]])
     found = usual.copy()
     for _ in range(_STEPS):
         probability = sigmoid(values @ found)
-        gradient = values.T @ (probability - gold) + _PULL * (found - usual)
+        gradient = values.T @ (probability - gold) + pull * (found - usual)
         spread = probability * (1 - probability)
-        hessian = (values * spread[:, None]).T @ values + _PULL * np.eye(len(usual))
+        hessian = (values * spread[:, None]).T @ values + np.diag(pull)
         step = np.linalg.solve(hessian, gradient)
         step *= min(1.0, 2.0 / max(1e-12, float(np.abs(step).max())))
         found = np.maximum(lowest, found - step)
         if np.abs(step).max() < 1e-6:
             break
-    return [float(value) for value in found]
+    slopes = [float(value) for value in found[:n_parts]]
+    return _Scaling(slopes, found[n_parts:-1], float(found[-1]))

@@ -6,7 +6,7 @@
     idf-PART.npy       their weights
     weights-*.npy      the CSR matrix (features, labels): values, columns, bounds
     biases.npy         (labels,)
-    groups-*.npy       where labels have groups: their CSR matrix, and the group of each label
+    groups-*.npy       where labels have groups: their CSR matrix, and the groups of each label
 
 Weights are memory-mapped when a model is loaded: opening it is quick, and several processes share
 one copy.
@@ -32,7 +32,7 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.stored_arrays import check_csr, check_range, read_array, read_columns
 from glocal.errors import ModelError, NewerFormatError
 
-FORMAT = 2  # 1 had no groups
+FORMAT = 3  # 1 had no groups, 2 one group for each label
 _WORDS = pa.schema([("word", pa.string())])
 _MATRIX: dict[str, type[np.generic]] = {
     "data": np.float32,
@@ -54,7 +54,7 @@ def write_model(
         _write_matrix(temporary, "weights", scorer.weights)
         if scorer.groups is not None:
             _write_matrix(temporary, "groups", scorer.groups.weights)
-            _write(temporary / "groups-of.npy", scorer.groups.of)
+            _write(temporary / "groups-of.npy", scorer.groups.of.ravel())
         _write(temporary / "biases.npy", scorer.biases)
         about = {
             "format": FORMAT,
@@ -63,6 +63,7 @@ def write_model(
             "n_features": vectoriser.n_features,
             "n_labels": scorer.n_labels,
             "n_groups": 0 if scorer.groups is None else scorer.groups.weights.shape[1],
+            "group_levels": 0 if scorer.groups is None else scorer.groups.of.shape[1],
         }
         (temporary / "sparse.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         replace_dir(temporary, folder)
@@ -142,8 +143,8 @@ def _read_groups(source: Path, about: dict[str, Any]) -> LabelGroups | None:
         return None
     matrix = _read_matrix(source, "groups", (about["n_features"], n_groups))
     of = read_array(source / "groups-of.npy", np.integer)
-    check_range("groups-of.npy", of, 0, n_groups)
-    return LabelGroups(matrix, of)
+    check_range("groups-of.npy", of, -1, n_groups)  # -1: a label without training texts
+    return LabelGroups(matrix, of.reshape(-1, about.get("group_levels", 1)))
 
 
 def _read_matrix(source: Path, name: str, shape: tuple[int, int]) -> Any:

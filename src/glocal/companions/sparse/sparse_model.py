@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.platt import calibrate, held_out_texts
+from glocal.companions.sparse.label_profiles import label_profiles
+from glocal.companions.sparse.platt import LabelEvidence, calibrate, held_out_texts
 from glocal.companions.sparse.sparse_files import read_model, write_model
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 from glocal.companions.sparse.sparse_training import LinearTrainer
@@ -86,18 +87,27 @@ class SparseModel:
         gold = labels.encode(train)[:, : len(labels)]
         held = held_out_texts(gold, seed=seed)
         kept = np.setdiff1d(np.arange(len(train)), held)
+        held_out = features[held], gold[held]
+        if len(held):
+            features = features[kept]  # from here on the matrix of all texts is not held twice
+        own = gold[kept]
         scorer = LinearTrainer(
-            features if not len(held) else features[kept],
-            gold if not len(held) else gold[kept],
+            features,
+            own,
             config,
             names=_name_features(vectoriser, labels, config),
-            held_out=(features[held], gold[held]),
+            held_out=held_out,
             seed=seed,
             threads=threads,
             progress=progress,
         ).fit()
-        scorer = calibrate(scorer, features[held], gold[held], threads=threads)
-        if config.name_weight:
+        evidence = None
+        if scorer.groups is not None:
+            profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)
+            evidence = LabelEvidence(profiles, np.bincount(own.indices, minlength=own.shape[1]))
+        scorer = calibrate(scorer, *held_out, evidence=evidence, threads=threads)
+        if config.name_weight and (np.diff(gold.tocsc().indptr) == 0).any():
+            features = _together(features, held_out[0], kept, held)
             scorer = score_unseen(scorer, vectoriser, name_forms(labels), features, gold, seed=seed)
         return cls(vectoriser, scorer, config)
 
@@ -173,6 +183,16 @@ def _name_features(vectoriser: Vectoriser, labels: LabelSpace, config: SparseCon
         return None
     # The name of a label without one is its id; a number in a text hardly means that label.
     return vectoriser.transform([telling_name(name) for name in labels.names]).T.tocsc()
+
+
+def _together(
+    kept: Any, held: Any, kept_rows: NDArray[np.int64], held_rows: NDArray[np.int64]
+) -> Any:
+    """Return the rows of two matrices in their common order."""
+    from scipy.sparse import vstack
+
+    order = np.argsort(np.concatenate([kept_rows, held_rows]), kind="stable")
+    return vstack([kept, held], format="csr")[order]
 
 
 def _probability(logits: NDArray[np.float32]) -> NDArray[np.float32]:

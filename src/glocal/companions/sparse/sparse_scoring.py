@@ -1,11 +1,15 @@
 """Scores of texts from sparse weights, and the best labels.
 
-The product of features and weights, both sparse, is made dense for a few texts at a time, never for
-all of them.
+The product of features and weights, both sparse, is dense for a few texts at a time, never for all
+of them. Text by text, the weights of its features are copied together and added to a dense row by
+two compiled functions of scipy. They release Python's lock, so threads share the work. They take
+less than half the time of scipy's product of two sparse matrices, which first finds out where the
+product is not zero. The sums are the same, bit for bit.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +28,7 @@ class LabelGroups:
 
     Args:
         weights: (F, G) float32 CSR matrix.
-        of: (L,) int32, the group of each label, -1 for none.
+        of: (L, levels) int32, the groups of each label, from narrow to wide, -1 for none.
     """
 
     weights: Any
@@ -32,9 +36,17 @@ class LabelGroups:
 
     def scores(self, features: Any) -> NDArray[np.float32]:
         """Return what each text's groups add to the scores of all labels, (n, L)."""
-        by_group = np.zeros((features.shape[0], self.weights.shape[1] + 1), np.float32)
-        by_group[:, :-1] = (features @ self.weights).toarray()
-        return by_group[:, self.of]  # -1 is the column of zeros
+        by_group = self.by_group(features)
+        total = by_group[:, self.of[:, 0]]
+        for groups in self.of.T[1:]:
+            total += by_group[:, groups]
+        return total
+
+    def by_group(self, features: Any) -> NDArray[np.float32]:
+        """Return the scores of all groups, (n, G + 1); the last column is zero, for group -1."""
+        scores = np.zeros((features.shape[0], self.weights.shape[1] + 1), np.float32)
+        scores[:, :-1] = dense_product(features, self.weights)
+        return scores
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,7 @@ class LinearScorer:
 
     def scores(self, features: Any) -> NDArray[np.float32]:
         """Return the scores (n, L) of the texts of a CSR matrix; meant for a few texts."""
-        scores: NDArray[np.float32] = (features @ self.weights).toarray()
+        scores = dense_product(features, self.weights)
         scores += self.biases
         if self.groups is not None:
             scores += self.groups.scores(features)
@@ -67,9 +79,33 @@ class LinearScorer:
     def label_weights(self, label: int) -> NDArray[np.float32]:
         """Return all weights of one label, (F,)."""
         weights: NDArray[np.float32] = self.weights[:, [label]].toarray().ravel()
-        if self.groups is not None and self.groups.of[label] >= 0:
-            weights += self.groups.weights[:, [self.groups.of[label]]].toarray().ravel()
+        if self.groups is not None:
+            for group in self.groups.of[label]:
+                if group >= 0:
+                    weights += self.groups.weights[:, [group]].toarray().ravel()
         return weights
+
+
+def dense_product(features: Any, weights: Any) -> NDArray[np.float32]:
+    """Return the product of two float32 CSR matrices as a dense array."""
+    try:
+        from scipy.sparse._sparsetools import csc_matvec, csr_row_index
+    except ImportError:  # not public; another version of scipy may lack them
+        csc_matvec = csr_row_index = None
+    bounds, columns, values = weights.indptr, weights.indices, weights.data
+    if csc_matvec is None or bounds.dtype != columns.dtype:
+        product: NDArray[np.float32] = (features @ weights).toarray()
+        return product
+    total = np.zeros((features.shape[0], weights.shape[1]), np.float32)
+    for row, (start, stop) in enumerate(itertools.pairwise(features.indptr.tolist())):
+        chosen = features.indices[start:stop].astype(columns.dtype)
+        ends = np.zeros(len(chosen) + 1, columns.dtype)
+        np.cumsum(bounds[chosen + 1] - bounds[chosen], out=ends[1:])
+        labels, own = np.empty(ends[-1], columns.dtype), np.empty(ends[-1], np.float32)
+        csr_row_index(len(chosen), chosen, bounds, columns, values, labels, own)
+        value = features.data[start:stop]
+        csc_matvec(weights.shape[1], len(chosen), ends, labels, own, value, total[row])
+    return total
 
 
 def top_labels(
@@ -104,9 +140,8 @@ def top_labels(
     indices = np.full((features.shape[0], k), -1, dtype=np.int64)
     scores = np.full((features.shape[0], k), -np.inf, dtype=np.float32)
     chunks = list(_chunks(features.shape[0], scorer.n_labels))
-    for rows, (found, values) in zip(
-        chunks, ordered_map(best, chunks, threads=threads), strict=True
-    ):
+    work = ordered_map(best, chunks, threads=min(threads, max(1, len(chunks))))
+    for rows, (found, values) in zip(chunks, work, strict=True):
         indices[rows, :width] = np.where(np.isneginf(values), -1, found)
         scores[rows, :width] = values
     return indices, scores
@@ -115,18 +150,12 @@ def top_labels(
 def _top(scores: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the k largest of each row; ties are broken by column, also at the k-th place."""
     n_labels = scores.shape[1]
-    if k < n_labels:
-        edge = np.partition(scores, n_labels - k, axis=1)[:, n_labels - k, None]
-        above = scores > edge
-        level = scores == edge
-        room = k - above.sum(axis=1, keepdims=True)
-        chosen = above | (level & (np.cumsum(level, axis=1) <= room))
-        columns = np.nonzero(chosen)[1].reshape(len(scores), k)
-    else:
-        columns = np.broadcast_to(np.arange(n_labels), scores.shape)
-    values = np.take_along_axis(scores, columns, axis=1)
-    order = np.argsort(-values, axis=1, kind="stable")
-    return np.take_along_axis(columns, order, axis=1), np.take_along_axis(values, order, axis=1)
+    columns = np.empty((len(scores), k), dtype=np.int64)
+    for place, row in enumerate(scores):
+        edge = np.partition(row, n_labels - k)[n_labels - k] if 0 < k < n_labels else -np.inf
+        chosen = np.flatnonzero(row >= edge)
+        columns[place] = chosen[np.argsort(-row[chosen], kind="stable")[:k]]
+    return columns, np.take_along_axis(scores, columns, axis=1)
 
 
 def _chunks(n_texts: int, n_labels: int) -> Iterator[slice]:

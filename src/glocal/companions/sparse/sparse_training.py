@@ -46,7 +46,8 @@ RANDOM_SAMPLES = 4
 RANDOM_NAMES = 2.0
 RANDOM_ITERATIONS = 6
 CLUSTER_SAMPLE = 4000  # random texts on which each block of clusters is trained
-CLUSTER_SHARE = np.float32(0.5)  # part of a cluster's score in its labels', before calibration
+CLUSTER_SHARE = np.float32(0.3)  # part of a cluster's score in its labels', before calibration
+WIDE_CLUSTERS = 4  # size of the wide clusters, in multiples of `cluster_size`
 # Features whose weights are held dense at a time, before small ones are dropped.
 CHUNK_FEATURES = 16_384
 
@@ -56,8 +57,8 @@ class _Weights:
     """The weights of one cluster above the threshold."""
 
     labels: NDArray[np.int64]
-    features: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    features: NDArray[np.int32]  # of each weight, sorted
+    columns: NDArray[np.int32]  # its label
     values: NDArray[np.float32]
     biases: NDArray[np.float32]
 
@@ -93,7 +94,8 @@ class LinearTrainer:
         self._threads, self._progress = threads, progress
         self._by_label = labels.tocsc()
         self._names, self._held_out = names, held_out
-        self._groups: LinearScorer | None = None
+        self._groups: LabelGroups | None = None
+        self._group_biases: NDArray[np.float32] = np.zeros(0, np.float32)
         self._trained = np.flatnonzero(np.diff(self._by_label.indptr))
         self._clusters = self._cluster(labels)
         self._texts_of = self._match(labels)
@@ -112,8 +114,11 @@ class LinearTrainer:
     def _cluster(self, labels: Any) -> list[NDArray[np.int64]]:
         if len(self._trained) <= self._config.cluster_size:
             return [self._trained]
-        means = label_means(self._features, labels, seed=self._seed)[self._trained]
-        clusters = cluster_labels(means, size=self._config.cluster_size, seed=self._seed)
+        self._means = label_means(self._features, labels, seed=self._seed)[self._trained]
+        return self._clusters_of_size(self._config.cluster_size)
+
+    def _clusters_of_size(self, size: int) -> list[NDArray[np.int64]]:
+        clusters = cluster_labels(self._means, size=size, seed=self._seed)
         return [self._trained[label_ids] for label_ids in clusters]
 
     def _match(self, labels: Any) -> Sequence[NDArray[np.int64]] | None:
@@ -121,11 +126,11 @@ class LinearTrainer:
         n_clusters = len(self._clusters)
         if n_clusters <= self._config.beam or self._by_label.shape[1] <= DIRECT_LABELS:
             return None
-        by_cluster = self._cluster_matrix(labels)
+        by_cluster = self._cluster_matrix(labels, self._clusters)
         if self._config.negatives != "matched":
             clusters = self._clusters_alone(by_cluster)
             if self._config.negatives == "random" or self._recall(clusters) < TRUSTED_RECALL:
-                self._groups = clusters
+                self._groups, self._group_biases = self._group(labels, clusters)
                 self._config = _random_settings(self._config)
                 return self._no_texts()
         common = _most_frequent(self._features, MATCHER_FEATURES)
@@ -163,25 +168,38 @@ class LinearTrainer:
             return 1.0
         features, gold = self._held_out
         best, _ = top_labels(clusters, features, self._config.beam, threads=self._threads)
-        cluster = self._group_of()[gold.indices]
+        cluster = self._group_of(self._clusters)[gold.indices]
         rows = np.repeat(np.arange(gold.shape[0]), np.diff(gold.indptr))
         return float((best[rows] == cluster[:, None]).any(axis=1).mean())
 
-    def _group_of(self) -> NDArray[np.int32]:
+    def _group(self, labels: Any, narrow: LinearScorer) -> tuple[LabelGroups, NDArray[np.float32]]:
+        """Return weights and biases that labels share with their cluster and with a wider one."""
+        from scipy.sparse import hstack
+
+        clusters = self._clusters_of_size(WIDE_CLUSTERS * self._config.cluster_size)
+        wide = self._clusters_alone(self._cluster_matrix(labels, clusters))
+        of = np.stack([self._group_of(self._clusters), self._group_of(clusters)], axis=1)
+        of[:, 1] += np.where(of[:, 1] >= 0, len(self._clusters), 0)
+        weights = hstack([narrow.weights, wide.weights], format="csr") * CLUSTER_SHARE
+        biases = np.concatenate([narrow.biases, wide.biases]) * CLUSTER_SHARE
+        return LabelGroups(weights, of.astype(np.int32)), biases
+
+    def _group_of(self, clusters: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
         """Return the cluster of each label, -1 for labels without a training text."""
         group = np.full(self._by_label.shape[1], -1, dtype=np.int32)
-        for cluster, label_ids in enumerate(self._clusters):
+        for cluster, label_ids in enumerate(clusters):
             group[label_ids] = cluster
         return group
 
-    def _cluster_matrix(self, labels: Any) -> Any:
+    def _cluster_matrix(self, labels: Any, clusters: Sequence[NDArray[np.int64]]) -> Any:
+        """Return which texts have a label of each cluster, (n, clusters)."""
         from scipy.sparse import csr_matrix
 
-        label_ids = np.concatenate(self._clusters)
-        cluster = np.repeat(np.arange(len(self._clusters)), [len(c) for c in self._clusters])
+        group = self._group_of(clusters)
+        label_ids = np.flatnonzero(group >= 0)
         belongs = csr_matrix(
-            (np.ones(len(label_ids), np.float32), (label_ids, cluster)),
-            shape=(labels.shape[1], len(self._clusters)),
+            (np.ones(len(label_ids), np.float32), (label_ids, group[label_ids])),
+            shape=(labels.shape[1], len(clusters)),
         )
         matrix = labels @ belongs
         matrix.data[:] = 1
@@ -231,8 +249,8 @@ class LinearTrainer:
             if prior is not None:
                 weights += prior[chunk].toarray()
             feature, label = np.nonzero(np.abs(weights) >= self._config.threshold)
-            rows.append(chunk[feature])
-            columns.append(label_ids[label])
+            rows.append(chunk[feature].astype(np.int32))
+            columns.append(label_ids[label].astype(np.int32))
             values.append(weights[feature, label])
         return _Weights(
             label_ids, np.concatenate(rows), np.concatenate(columns), np.concatenate(values), biases
@@ -244,28 +262,19 @@ class LinearTrainer:
             return None
         return (self._names[:, label_ids] * np.float32(self._config.name_weight)).tocsr()
 
-    def _assemble(self, blocks: Sequence[_Weights]) -> LinearScorer:
-        from scipy.sparse import coo_matrix
-
-        n_features, n_labels = self._features.shape[1], self._by_label.shape[1]
+    def _assemble(self, blocks: list[_Weights]) -> LinearScorer:
+        """Join the weights of all clusters; `blocks` is emptied."""
+        n_labels = self._by_label.shape[1]
         biases = np.full(n_labels, START_BIAS, np.float32)
         for block in blocks:
             biases[block.labels] = block.biases
-        groups = None
         if self._groups is not None:
-            groups = LabelGroups(self._groups.weights * CLUSTER_SHARE, self._group_of())
-            own = groups.of >= 0
-            biases[own] += CLUSTER_SHARE * self._groups.biases[groups.of[own]]
+            biases += np.append(self._group_biases, np.float32(0))[self._groups.of].sum(axis=1)
         never = np.setdiff1d(np.arange(n_labels), self._trained)
         # Below every trained label: without evidence a label without texts must not rank first.
         biases[never] = biases.min()
-        rows, columns, values = (
-            np.concatenate([getattr(block, name) for block in blocks])
-            for name in ("features", "columns", "values")
-        )
-        weights = coo_matrix((values, (rows, columns)), shape=(n_features, n_labels)).tocsr()
-        weights.sort_indices()
-        return LinearScorer(weights, biases, groups)
+        weights = _join(blocks, (self._features.shape[1], n_labels))
+        return LinearScorer(weights, biases, self._groups)
 
 
 class _UnmatchedTrainer(LinearTrainer):
@@ -273,6 +282,31 @@ class _UnmatchedTrainer(LinearTrainer):
 
     def _match(self, labels: Any) -> Sequence[NDArray[np.int64]] | None:
         return self._no_texts()
+
+
+def _join(blocks: list[_Weights], shape: tuple[int, int]) -> Any:
+    """Return the CSR matrix of the weights of all blocks, which are dropped one by one."""
+    from scipy.sparse import csr_matrix
+
+    per_feature = np.zeros(shape[0], dtype=np.int64)
+    for block in blocks:
+        per_feature += np.bincount(block.features, minlength=shape[0])
+    bounds = np.concatenate([[0], np.cumsum(per_feature)])
+    kind = np.int32 if bounds[-1] <= np.iinfo(np.int32).max else np.int64
+    labels, values = np.empty(bounds[-1], kind), np.empty(bounds[-1], np.float32)
+    free = bounds[:-1].copy()  # the next free place of each feature
+    while blocks:
+        block = blocks.pop()
+        first = np.flatnonzero(np.diff(block.features, prepend=-1))
+        counts = np.diff(first, append=len(block.features))
+        places = np.arange(len(block.features)) + np.repeat(
+            free[block.features[first]] - first, counts
+        )
+        labels[places], values[places] = block.columns, block.values
+        free[block.features[first]] += counts
+    weights = csr_matrix((values, labels, bounds.astype(kind)), shape=shape)
+    weights.sort_indices()
+    return weights
 
 
 def _restrict(features: Any, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Any:

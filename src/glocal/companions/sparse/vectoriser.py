@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from glocal.progress import StagedProgress
 BATCH_TEXTS = 2048
 SHORT_TEXTS = 50  # mean words up to which pieces of words are features too
 FEW_TEXTS = 20_000  # texts of a small corpus, where a word of a single text is a feature
+FEW_FOR_THREADS = 64  # texts up to which starting threads takes longer than it saves
 _COUNTED = 1000  # texts looked at for the mean number of words and for second lines
 
 
@@ -118,8 +120,12 @@ class Vectoriser:
         Returns:
             A CSR matrix (texts, features), float32, rows of length one or empty.
         """
-        batches = (texts[start : start + BATCH_TEXTS] for start in _starts(len(texts)))
-        rows = ordered_map(self._batch_rows, batches, threads=threads)
+        # No more texts a batch than a thread's share: two threads must not wait for one of them.
+        size = max(1, min(BATCH_TEXTS, math.ceil(len(texts) / threads)))
+        starts = range(0, len(texts), size)
+        batches = (texts[start : start + size] for start in starts)
+        few = len(texts) <= FEW_FOR_THREADS
+        rows = ordered_map(self._batch_rows, batches, threads=1 if few else threads)
         return _stack(rows, n_features=self.n_features)
 
     def _batch_rows(self, texts: Sequence[str]) -> Counts:
