@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,6 +143,29 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
             f"the package that provides '{module}' is needed for {purpose} and is not installed; "
             f"run: pip install 'glocal[{extra}]'"
         ) from error
+
+
+def require_training_packages(purpose: str) -> None:
+    """Check that torch and transformers are installed, without importing them.
+
+    Args:
+        purpose: What they are needed for, as the object of "are needed for".
+
+    Raises:
+        MissingExtraError: One of them is not.
+    """
+    if not all(map(_is_installed, ("torch", "transformers"))):
+        raise MissingExtraError(
+            f"torch and transformers are needed for {purpose} and are not installed; "
+            "run: pip install 'glocal[train]'"
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:

@@ -58,7 +58,7 @@ def progress_bar(
         with _rich_bar(console, task, unit) as update:
             yield update
     else:
-        yield _plain_lines(note or console.print, task, unit)
+        yield plain_lines(note or console.print, task, unit)
 
 
 @contextmanager
@@ -79,7 +79,8 @@ def _rich_bar(console: Console, task: str, unit: str) -> Iterator[Progress]:
         yield update
 
 
-def _plain_lines(note: Callable[[str], None], task: str, unit: str) -> Progress:
+def plain_lines(note: Callable[[str], None], task: str, unit: str) -> Progress:
+    """Return a function of (done, total) that prints a line every few seconds."""
     started = last = time.monotonic()
 
     def update(done: int, total: int | None) -> None:

@@ -33,6 +33,8 @@ def screen(monkeypatch):
         file = io.StringIO()
         fake = Console(file=file, force_terminal=terminal, width=120, highlight=False)
         monkeypatch.setattr(console, "stderr", lambda: fake)
+        if terminal:
+            monkeypatch.setenv("FORCE_COLOR", "1")
         return file
 
     yield make

@@ -5,8 +5,9 @@ import pytest
 
 from glocal.encoders.encoder import Encoder
 from glocal.encoders.static import StaticVectors
-from glocal.encoders.word_encoder import WordTokenizer, WordVectorModel, load_tokenizer
+from glocal.encoders.word_encoder import WordVectorModel
 from glocal.encoders.word_lookup import VocabularyLookup
+from glocal.encoders.word_tokenizer import WordTokenizer, load_tokenizer
 from tests.collating import collate
 
 WORDS = ["red", "cat", "state", "owned"]

@@ -22,7 +22,7 @@ from glocal.predict.explain import (
 )
 from glocal.predict.explanation_report import html_report
 from glocal.predict.text_words import WordPlaces
-from glocal.predict.word_evidence import TextReading
+from glocal.predict.word_evidence import TracedReading
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.calibration_curve import CalibrationCurve
 from glocal.ranking.combination import Combination
@@ -193,7 +193,7 @@ def test_the_words_of_long_documents_are_those_of_every_chunk():
 def test_the_evidence_of_a_linear_network_is_exact():
     # The mean of layer 0 against a vector per label: each token adds its product, over T.
     predictor = predictor_of('experts=["D-0"]', "encoder.pooling=mean", "document.pooler=false")
-    reading = TextReading(predictor, "red cat dog")
+    reading = TracedReading(predictor, "red cat dog")
     evidence = reading.evidence("D-0", reading.logits([3])["D-0"][0, 0], 3)
     (found,), (expert,) = reading.embeddings, predictor.system.experts
     embedded = found.layer

@@ -12,7 +12,7 @@ from glocal.config import load_recipe
 from glocal.errors import ConfigError, Interrupted, TrainingError
 from glocal.predict.ensemble import ensemble_predict
 from glocal.predict.predictor import Predictor
-from glocal.predict.word_evidence import TextReading
+from glocal.predict.word_evidence import TracedReading
 from glocal.systems.mixture_ensemble import mixtures_of
 from glocal.train.listener import TrainListener
 from tests.tiny import tiny_corpus, tiny_recipe
@@ -191,7 +191,7 @@ def test_the_evidence_of_words_is_the_mean_of_all_members(whole):
     ensemble, found = predictor.system, []
     for system in (ensemble, *mixtures_of(ensemble)):
         predictor.system = system
-        reading = TextReading(predictor, "the red cat a a a")
+        reading = TracedReading(predictor, "the red cat a a a")
         logits = reading.logits([2])
         assert set(logits) == {"D-last", "A-1", "S"}
         found.append(np.array([reading.evidence(n, logits[n][0, 0], 2) for n in ("D-last", "A-1")]))

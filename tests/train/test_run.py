@@ -11,7 +11,8 @@ from glocal.errors import ConfigError, DataError, Interrupted, ModelError, Train
 from glocal.predict.evaluation import metric_value
 from glocal.predict.predictor import Predictor
 from glocal.systems.mixture import ExpertMixture
-from glocal.train.loop import DevScores, Loop
+from glocal.train.dev import DevScores
+from glocal.train.loop import Loop
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, assert_same_run, entries, losses, train, weights
 

@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from glocal.table import Table
 
+# Variables that make rich take any stream for a terminal.
+FORCED_COLOUR = {"FORCE_COLOR", "TTY_COMPATIBLE"}
 PIPE_WIDTH = 100  # columns of a table that does not go to a terminal
 
 
@@ -132,8 +134,11 @@ def progress_bar(task: str, *, unit: str = "texts") -> AbstractContextManager[Pr
     """
     from glocal import terminal
 
-    shown = None if settings.quiet else stderr()
-    return terminal.progress_bar(shown, task, unit=unit, note=note)
+    if settings.quiet:
+        return terminal.progress_bar(None, task, unit=unit)
+    if not sys.stderr.isatty() and not FORCED_COLOUR.intersection(os.environ):
+        return nullcontext(terminal.plain_lines(note, task, unit))  # without loading rich
+    return terminal.progress_bar(stderr(), task, unit=unit, note=note)
 
 
 class _ConsoleHandler(logging.Handler):

@@ -25,6 +25,10 @@ FAILED, STOPPED, READER_GONE = 1, 130, 141
 OPTION_NAMES = {"label_table": "labels"}
 
 
+# Packages of the extra `train`; commands for research import them without asking.
+TRAINING_PACKAGES = ("torch", "transformers", "accelerate", "tokenizers")
+
+
 def belongs_to_typer(error: BaseException) -> bool:
     """Whether typer itself turns this exception into a message and a status."""
     return isinstance(error, typer.Abort) or hasattr(error, "exit_code")
@@ -66,6 +70,8 @@ def describe(error: BaseException, command: Any) -> str:
         return error.render(lambda remedy: _option(remedy, command))
     if isinstance(error, OSError):
         return _describe_os_error(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in TRAINING_PACKAGES:
+        return f"this needs {error.name}, which is not installed; run: pip install 'glocal[train]'"
     if isinstance(error, MemoryError):
         return "not enough memory; a smaller batch size or fewer texts at a time need less"
     kind = type(error).__name__

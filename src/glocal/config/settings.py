@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from glocal.config.expert_names import ENCODER_KINDS, TEACHER, expert_kinds
+from glocal.config.expert_names import ENCODER_KINDS, SPARSE_EXPERT, TEACHER, expert_kinds
 from glocal.config.expert_settings import (
     AplcConfig,
     AttentionConfig,
@@ -213,6 +213,11 @@ class Recipe:
     candidates: CandidatesConfig = field(default_factory=CandidatesConfig)
     teacher: TeacherConfig = field(default_factory=TeacherConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+
+    @property
+    def reads_words_alone(self) -> bool:
+        """Whether the sparse expert is the only one, so that no encoder and no torch is needed."""
+        return self.experts == (SPARSE_EXPERT,)
 
     @property
     def uses_label_text(self) -> bool:

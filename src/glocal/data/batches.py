@@ -10,16 +10,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from glocal.data.chunks import Chunking, Continuation, continuation_of
 from glocal.data.tokens import TokenStore
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 _BUCKET_BATCHES = 64  # batches whose documents are sorted by length together
 
@@ -46,11 +48,11 @@ class Batch:
 
     def pin(self) -> Batch:
         """Copy the batch to page-locked memory."""
-        return self._map(Tensor.pin_memory)
+        return self._map(lambda tensor: tensor.pin_memory())
 
     def clone(self) -> Batch:
         """Copy the batch."""
-        return self._map(Tensor.clone)
+        return self._map(lambda tensor: tensor.clone())
 
     def copy_(self, other: Batch) -> None:
         """Overwrite the tensors with those of a batch of the same shape."""
@@ -157,25 +159,16 @@ class Collator:
             multiple: Lengths that differ are padded to a multiple of this, and so are gold labels:
                 with few shapes, kernels and recorded graphs can be used again.
         """
-        pad_id = self.padding.pad_id
+        import torch
+
         sequences = [self.tokens[int(position)] for position in positions]
         continuation = None
         if self.chunking is not None:
             continuation = continuation_of(
-                sequences, self.chunking, pad_id=pad_id, multiple=multiple
+                sequences, self.chunking, pad_id=self.padding.pad_id, multiple=multiple
             )
             sequences = [self.chunking.first(sequence) for sequence in sequences]
-        lengths = np.array([len(sequence) for sequence in sequences])
-        width = int(lengths.max())
-        if (lengths != width).any():
-            width = -(-width // multiple) * multiple
-        ids = np.full((len(sequences), width), pad_id, dtype=np.int64)
-        mask = np.zeros((len(sequences), width), dtype=bool)
-        for row, sequence in enumerate(sequences):
-            start = width - len(sequence) if self.padding.cls_last else 0
-            place = slice(start, start + len(sequence))
-            ids[row, place] = sequence
-            mask[row, place] = True
+        ids, mask = padded_tokens(sequences, self.padding, multiple=multiple)
         features = self.companion_features.items()
         return Batch(
             torch.from_numpy(ids),
@@ -187,6 +180,30 @@ class Collator:
             companion_features={n: torch.from_numpy(rows[positions]) for n, rows in features},
             continuation=continuation,
         )
+
+
+def padded_tokens(
+    sequences: Sequence[np.ndarray], padding: Padding, *, multiple: int = 8
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return token ids (B, T) int64 of one length, and where they are not padding, (B, T) bool.
+
+    Args:
+        sequences: Token ids of each document.
+        padding: Facts about the tokenizer.
+        multiple: Lengths that differ are padded to a multiple of this.
+    """
+    lengths = np.array([len(sequence) for sequence in sequences])
+    width = int(lengths.max())
+    if (lengths != width).any():
+        width = -(-width // multiple) * multiple
+    ids = np.full((len(sequences), width), padding.pad_id, dtype=np.int64)
+    mask = np.zeros((len(sequences), width), dtype=bool)
+    for row, sequence in enumerate(sequences):
+        start = width - len(sequence) if padding.cls_last else 0
+        place = slice(start, start + len(sequence))
+        ids[row, place] = sequence
+        mask[row, place] = True
+    return ids, mask
 
 
 def _padded_gold(gold: Any, positions: np.ndarray, n_labels: int, multiple: int) -> np.ndarray:

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from glocal.arrays import Ints
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ def continuation_of(
         multiple: The longest continuation is rounded up to a multiple of this where they differ,
             and the number of chunks to a multiple of it or of the documents: few shapes.
     """
+    import torch
+
     chunks: list[NDArray[Any]] = []
     places: list[Ints] = []
     owned: list[Ints] = []
@@ -129,15 +132,16 @@ def continuation_of(
     ids[: len(chunks)] = chunks
     # The most chunks that the longest continuation may need: one shape for each rounded length.
     most = -(-longest // chunking.step)
-    return Continuation(torch.from_numpy(ids), _padded(places, longest), _padded(owned, most))
+    arrays = ids, _padded(places, longest), _padded(owned, most)
+    return Continuation(*map(torch.from_numpy, arrays))
 
 
 def _rounded(count: int, multiple: int) -> int:
     return -(-count // multiple) * multiple
 
 
-def _padded(rows: Sequence[Ints], width: int) -> Tensor:
+def _padded(rows: Sequence[Ints], width: int) -> Ints:
     padded = np.full((len(rows), width), -1, dtype=np.int64)
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row
-    return torch.from_numpy(padded)
+    return padded

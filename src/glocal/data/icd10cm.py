@@ -185,7 +185,9 @@ def _write(data: BuiltinData, folder: Path) -> None:
 
 def _read(folder: Path, name: str) -> BuiltinData:
     train, dev, test = (
-        Corpus(pq.read_table(folder / f"{split}.parquet"), source=f"{name}:{split}")
+        Corpus(pq.ParquetFile(folder / f"{split}.parquet").read(), source=f"{name}:{split}")
         for split in ("train", "dev", "test")
     )
-    return BuiltinData(train, dev, test, pq.read_table(folder / "labels.parquet").to_pylist())
+    return BuiltinData(
+        train, dev, test, pq.ParquetFile(folder / "labels.parquet").read().to_pylist()
+    )

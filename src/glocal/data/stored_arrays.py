@@ -81,14 +81,17 @@ def read_columns(path: Path, schema: pa.Schema) -> pa.Table:
         ValueError: A column is absent, has another type or a missing value.
         OSError: The file cannot be read.
     """
-    table = pq.read_table(path, partitioning=None)
+    table = pq.ParquetFile(path).read()  # `read_table` would import pyarrow.dataset and pandas
     found = {}
     for field in schema:
         if field.name not in table.column_names:
             raise ValueError(f"{path.name} has no column '{field.name}'")
-        column = table.column(field.name).cast(field.type).combine_chunks()
+        column = table.column(field.name)
+        if column.type != field.type:
+            column = column.cast(field.type)
+        column = column.combine_chunks()
         column.validate(full=True)
-        inner = column.flatten() if hasattr(column, "value_lengths") else column
+        inner = column.values if hasattr(column, "value_lengths") else column
         if column.null_count or inner.null_count:
             raise ValueError(f"the column '{field.name}' of {path.name} has missing values")
         found[field.name] = column

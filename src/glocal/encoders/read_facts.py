@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glocal.config.encoder_facts import EncoderFacts
 from glocal.config.settings import NO_ENCODER, EncoderConfig, Recipe
+from glocal.errors import require_training_packages
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,6 +32,7 @@ def read_encoder_facts(recipe: Recipe) -> EncoderFacts:
 
 
 def _encoder_facts(config: EncoderConfig) -> EncoderFacts:
+    require_training_packages(f"the encoder '{config.name}'")
     from glocal.encoders.encoder import layers_path
     from glocal.encoders.loading import check_weights, load_encoder_tokenizer
 
@@ -60,6 +62,7 @@ def position_limit(config: Any) -> int | None:
 
 def _without_weights(config: EncoderConfig) -> Any:
     """Return the encoder's modules on the meta device, where tensors have shapes but no values."""
+    require_training_packages(f"the encoder '{config.name}'")
     import torch
 
     from glocal.encoders.loading import model_from_config, read_config

@@ -16,11 +16,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tokenizers import Tokenizer
+from glocal.errors import ConfigError, ModelError, require
 
-from glocal.errors import ConfigError, ModelError
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _PAD_TOKENS = ("[PAD]", "<pad>", "<|padding|>", "<|endoftext|>", "</s>")
 _CLS_TOKENS = ("[CLS]", "<cls>", "<s>")
@@ -124,13 +125,15 @@ def read_backend(path: Path) -> Tokenizer:
         ModelError: It is damaged. Token ids are checked first, as compiled code makes room for
             every id up to the largest.
     """
+    tokenizers = require("tokenizers", extra="runtime", purpose="models with an encoder")
     try:
         content = path.read_text("utf-8")
         _check_ids(json.loads(content))
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"the tokenizer {path} is damaged: {error}") from error
     with _readable_errors():
-        return Tokenizer.from_str(content)
+        backend: Tokenizer = tokenizers.Tokenizer.from_str(content)
+    return backend
 
 
 def _check_ids(document: Any) -> None:

@@ -9,13 +9,15 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tokenizers import Tokenizer
 
 from glocal.encoders.tokenizer import read_backend
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 WORD = re.compile(r"\w+")
 EDGE = re.compile(r"^\W+|\W+$")
@@ -55,6 +57,8 @@ class EncoderLookup:
 
     def __init__(self, backend: Tokenizer, n_tokens: int) -> None:
         # A copy, as the truncation of the encoder's own tokenizer changes while it is used.
+        from tokenizers import Tokenizer
+
         self._backend = Tokenizer.from_str(backend.to_str())
         self._backend.no_truncation()
         self._backend.no_padding()
@@ -121,7 +125,7 @@ class VocabularyLookup:
     @classmethod
     def load(cls, folder: Path, n_tokens: int) -> Self:
         """Read the vocabulary."""
-        words = pq.read_table(folder / WORDS_FILE).column("word").to_pylist()
+        words = pq.ParquetFile(folder / WORDS_FILE).read().column("word").to_pylist()
         if len(words) != n_tokens:
             raise ValueError(f"{len(words)} words but {n_tokens} vectors")
         return cls(words)

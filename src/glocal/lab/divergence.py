@@ -83,7 +83,7 @@ def expert_divergence(
     documents = replace(collate(predictor, corpus), gold=gold)
     totals, done, with_gold = torch.zeros(3, dtype=torch.float64), 0, 0
     for places in prediction_batches(documents.tokens.lengths, predictor.batch_size):
-        batch = documents(places).to(predictor.device)
+        batch = documents(places).to(system.device)
         totals += batch_divergence(system, batch).cpu()
         with_gold += int((batch.gold >= 0).any(1).sum())
         done += len(places)

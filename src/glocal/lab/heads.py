@@ -122,7 +122,7 @@ def measure_heads(
     import torch
 
     from glocal.lab.head_bench import Workload
-    from glocal.predict.predict_options import choose_device
+    from glocal.ranking.ranker import choose_device
 
     place = choose_device(device)
     most, fewest = max(map(len, PARTITIONS.values())), min(label_counts)

@@ -1,11 +1,10 @@
-"""Options of prediction, checked: labels to choose from, texts, devices."""
+"""Options of prediction, checked: labels to choose from, texts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from glocal.data.corpus import surrogate_in
 from glocal.errors import ConfigError, DataError, Remedy
@@ -63,18 +62,3 @@ def check_unicode(texts: Sequence[str]) -> None:
     for number, text in enumerate(texts, 1):
         if problem := surrogate_in(text):
             raise DataError(f"text {number}: {problem}")
-
-
-def choose_device(device: str) -> torch.device:
-    """Return a device by its name: `auto`, `cpu`, `cuda` or `cuda:N`."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"the device must be auto, cpu, cuda or cuda:N, not '{device}'"
-        ) from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("the device cuda was asked for, but PyTorch sees no GPU")
-    return chosen

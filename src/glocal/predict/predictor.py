@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from glocal.companions.companion_list import Companions
 from glocal.config import Recipe
 from glocal.data.corpus import Corpus
-from glocal.data.duplicates import near_duplicate_mask
 from glocal.errors import ConfigError
 from glocal.predict.collate import collate
-from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.explain import TagExplanation, expert_parts, prior_log_odds, tag_spans
-from glocal.predict.predict_options import (
-    allowed_labels,
-    check_unicode,
-    choose_device,
-    label_positions,
-)
+from glocal.predict.predict_options import allowed_labels, check_unicode, label_positions
 from glocal.predict.topk_documents import score_documents
 from glocal.progress import Progress
 from glocal.ranking.calibration import calibrate
 from glocal.ranking.predictions import Predictions
 from glocal.storage.model_directory import StoredModel, load_model
-from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_space import LabelSpace
 
 if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
+    from glocal.predict.evaluation import EvaluationReport
+    from glocal.predict.text_reading import TextReading
+    from glocal.vocabulary.bands import Bands
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +58,8 @@ class Predictor:
         batch_size: int = 64,
         precision: str = "fp32",
     ) -> None:
-        self.device = choose_device(device)
-        self.system = model.system.to(self.device).eval()
+        self.system = model.system
+        self.system.use_device(device)
         self.recipe: Recipe = model.recipe
         self.labels: LabelSpace = model.labels
         self.tokenizer = model.tokenizer
@@ -169,7 +162,7 @@ class Predictor:
             allowed=allowed,
             experts=self.expert_names if per_expert else (),
             mean=plain_mean,
-            autocast=self._autocast,
+            autocast=lambda: self.system.autocast(self.precision),
             progress=progress,
         ).with_labels(self.labels)
         return calibrate(found, self.calibration) if calibrated else found
@@ -183,14 +176,6 @@ class Predictor:
             ['fruit']
         """
         return self.predict(corpus, **options)
-
-    def _autocast(self) -> contextlib.AbstractContextManager[None]:
-        if self.precision == "fp32":
-            return contextlib.nullcontext()
-        context: contextlib.AbstractContextManager[None] = torch.autocast(
-            self.device.type, dtype=torch.bfloat16
-        )
-        return context
 
     def evaluate(
         self,
@@ -267,6 +252,11 @@ class Predictor:
             >>> predictor.report(found, corpus, ks=(1,)).scores["P@1"]
             1.0
         """
+        # Not before it is needed: `glocal predict` starts without it.
+        from glocal.data.duplicates import near_duplicate_mask
+        from glocal.predict.evaluation import evaluate_predictions
+        from glocal.vocabulary.bands import Bands
+
         return evaluate_predictions(
             found,
             self.labels.encode(corpus),
@@ -302,21 +292,19 @@ class Predictor:
             >>> best.id, best.spans_of()[0].text
             ('fruit', 'apple')
         """
-        from glocal.predict.word_evidence import TextReading
-
         self.check_k(k)
         check_unicode([text])
         wanted = None if labels is None else label_positions(self.labels, labels, "labels")
         if wanted == []:
             return []
-        reading = TextReading(self, text, autocast=self._autocast)
+        reading = self._read(text)
         chosen, scores = reading.scored_labels(k, wanted)
         logits = reading.logits(chosen)
         found = []
         for place, label in enumerate(chosen):
             own = {name: values[0, place] for name, values in logits.items()}
             parts = expert_parts(
-                {name: float(value.detach()) for name, value in own.items()},
+                {name: reading.value(logit) for name, logit in own.items()},
                 self.system.combination,
                 prior_log_odds(self.labels, label),
             )
@@ -325,6 +313,15 @@ class Predictor:
             name = self.labels.names[label]
             found.append(TagExplanation(self.labels.ids[label], name, scores[place], parts, spans))
         return found
+
+    def _read(self, text: str) -> TextReading:
+        if self.recipe.reads_words_alone:
+            from glocal.predict.text_reading import TextReading
+
+            return TextReading(self, text)
+        from glocal.predict.word_evidence import TracedReading
+
+        return TracedReading(self, text, autocast=lambda: self.system.autocast(self.precision))
 
     def explain_teacher(self, text: str) -> TeacherExplanation | None:
         """Return the similar training texts and the labels they vote for; None without a teacher.

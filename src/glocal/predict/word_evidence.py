@@ -21,28 +21,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.arrays import Floats, Floats32, Ints
-from glocal.data.tokens import TokenStore
+from glocal.arrays import Floats32, Ints
 from glocal.encoders.encoder import Embedded, Features, trace_embeddings
 from glocal.experts.expert import Expert
 from glocal.experts.sparse import SparseExpert
 from glocal.experts.teacher import TeacherExpert
-from glocal.predict.collate import collator
-from glocal.predict.text_words import WordPlaces
-from glocal.ranking.ranker import Ranker, RankRequest
+from glocal.predict.text_reading import Evidence, TextReading
+from glocal.ranking.document_ranker import RankRequest
+from glocal.ranking.ranker import Ranker
 from glocal.systems.mixture_ensemble import mixtures_of
 
 if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor
 
 _PARTS = 64  # parts of a text that are left out in turn
-_RANKED = 100  # best labels among which a given label is calibrated
-
-Evidence = Floats  # (words,) of a text
 
 
-class TextReading:
-    """One text, read once so that its labels can be ranked and explained.
+class TracedReading(TextReading):
+    """One text, with the gradients of its labels' log-odds.
 
     Args:
         predictor: The model.
@@ -57,36 +53,15 @@ class TextReading:
         *,
         autocast: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.predictor, self.system, self.autocast = predictor, predictor.system, autocast
-        self.places = WordPlaces(text)
-        length = predictor.recipe.encoder.tokens_read
-        ids, self.offsets, _ = predictor.tokenizer.encode_with_offsets(text, length)
-        features = predictor.companions.features_for_texts([text])
-        documents = collator(predictor, TokenStore.in_memory([ids]), features)
-        self.batch = documents(np.zeros(1, np.int64)).to(predictor.device)
+        super().__init__(predictor, text)
+        assert isinstance(predictor.system, Ranker)
+        self.system, self.autocast = predictor.system, autocast
+        self.batch = self.documents(np.zeros(1, np.int64)).to(self._device)
         self.system.requires_grad_(True)  # a frozen encoder would build no graph
         with torch.enable_grad(), autocast(), trace_embeddings() as embeddings:
             self.states = self.system.prepare(self.batch)
         self.embeddings = [found for found in embeddings if found.layer.requires_grad]
         self._kinds = {expert.name: type(expert) for expert in _experts(self.system)}
-
-    def scored_labels(
-        self, k: int, labels: Sequence[int] | None = None
-    ) -> tuple[list[int], list[float]]:
-        """Return the best k labels, or the given ones, and their calibrated probabilities.
-
-        Calibration depends on the rank of a label, so given labels are calibrated among the best.
-        """
-        width = min(max(k, _RANKED), len(self.predictor.labels))
-        best = self._rank(width)
-        rest = {}
-        if labels is not None:
-            rest = {x: p for x, p in self._rank(len(labels), labels).items() if x not in best}
-        both = {**best, **dict(sorted(rest.items(), key=lambda found: -found[1]))}
-        scores = self.predictor.calibration(np.array([list(both.values())], np.float32))[0]
-        calibrated = dict(zip(both, scores.tolist(), strict=True))
-        chosen = list(best)[:k] if labels is None else list(dict.fromkeys(labels))
-        return chosen, [calibrated[label] for label in chosen]
 
     def _rank(self, k: int, labels: Sequence[int] | None = None) -> dict[int, float]:
         given = None if labels is None else torch.tensor([list(labels)], device=self._device)
@@ -100,6 +75,10 @@ class TextReading:
         given = torch.tensor([list(labels)], device=self._device)
         with torch.enable_grad(), self.autocast():
             return self.system.expert_logits(self.states, given)
+
+    def value(self, logit: Tensor) -> float:
+        """Return one of the log-odds as a plain number."""
+        return float(logit.detach())
 
     def evidence(self, name: str, logit: Tensor, label: int) -> Evidence:
         """Return how far each word speaks for a label by one expert.
@@ -118,13 +97,7 @@ class TextReading:
 
     @property
     def _device(self) -> torch.device:
-        return self.predictor.device
-
-    def _word_weights(self, label: int) -> Evidence:
-        found = self.predictor.companions.word_contributions(self.places.text, label)
-        return self.places.weigh(
-            (place, part.weight / len(part.spans)) for part in found for place in part.spans
-        )
+        return self.system.device
 
     def _gradients(self, logit: Tensor) -> Evidence:
         if not self.embeddings or not logit.requires_grad:

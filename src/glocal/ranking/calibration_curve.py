@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, isotonic_regression
 
 from glocal.arrays import Floats
 from glocal.log_odds import sigmoid
@@ -158,6 +157,8 @@ def _knots(x: Floats, gold: Floats, weights: Floats) -> Floats:
 
 def _isotonic(values: Floats, weights: Floats) -> Floats:
     """Return the rising sequence nearest to the values (pool adjacent violators)."""
+    from scipy.optimize import isotonic_regression
+
     return np.asarray(isotonic_regression(values, weights=weights).x)
 
 
@@ -211,6 +212,7 @@ def _shift(logits: Floats, total: float, weights: Floats) -> float:
     """Return the shift of all log-odds that makes the probabilities sum to the gold labels."""
     if total < _ENOUGH_HITS:
         return 0.0
+    from scipy.optimize import brentq
 
     def surplus(shift: float) -> float:
         return float(weights @ sigmoid(logits + shift) - total)

@@ -17,13 +17,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from glocal.log_odds import sigmoid
 from glocal.ranking.logistic import fit_logistic
 from glocal.ranking.pool import Pool
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+_LARGEST = 100.0  # a weight of 0 would turn infinite log-odds into NaN
 _PENALTY = 1e-4  # keeps the weights finite where two experts always agree
 _WEIGHT_PRIOR, _FREQUENCY_PRIOR = 5.0, 50.0  # each as the log loss of this many labels
 
@@ -57,11 +60,30 @@ class Combination:
             return torch.stack([torch.sigmoid(z.float()) for z in logits]).mean(0)
         total = torch.full_like(logits[0], self.bias, dtype=torch.float32)
         for name, z in zip(names, logits, strict=True):
-            # A weight of 0 would turn infinite log-odds into NaN.
-            total = total + self.weights[name] * z.float().clamp(-100.0, 100.0)
+            total = total + self.weights[name] * z.float().clamp(-_LARGEST, _LARGEST)
         if self.frequency:
             total = total + self.frequency * counts.float().clamp(min=1.0).log()
         return torch.sigmoid(total)
+
+    def of_arrays(
+        self, logits: Mapping[str, NDArray[np.float32]], counts: NDArray[Any]
+    ) -> NDArray[np.float32]:
+        """Return the probabilities of labels, in numpy.
+
+        Args:
+            logits: Each expert's logits by its name, all of one shape (B, C).
+            counts: Training texts of the same labels, (C,) or (B, C).
+        """
+        if not self.weights:
+            every = np.stack([sigmoid(z) for z in logits.values()])
+            return np.asarray(every.mean(axis=0), dtype=np.float32)
+        total: NDArray[Any] = np.array(self.bias, dtype=np.float32)
+        for name, z in logits.items():
+            total = total + np.float32(self.weights[name]) * np.clip(z, -_LARGEST, _LARGEST)
+        if self.frequency:
+            frequent = np.log(np.maximum(counts, 1).astype(np.float32))
+            total = total + np.float32(self.frequency) * frequent
+        return np.asarray(sigmoid(total), dtype=np.float32)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain values for storage."""

@@ -18,7 +18,8 @@ from torch import Tensor
 from glocal.data.batches import Batch
 from glocal.experts.scattered import at_labels
 from glocal.ranking.combination import Combination
-from glocal.ranking.ranker import Ranked, Ranker, RankRequest
+from glocal.ranking.document_ranker import RankRequest
+from glocal.ranking.ranker import Ranked, Ranker
 from glocal.ranking.topk import RunningTopK
 
 
@@ -30,6 +31,7 @@ class ExpertRanker(Ranker):
     """
 
     counts: Tensor
+    learns_weights = True
 
     @abstractmethod
     def chunks(self, documents: int, device: torch.device) -> list[slice]:

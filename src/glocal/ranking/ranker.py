@@ -1,18 +1,23 @@
-"""The contract of everything that ranks labels: a trained system, or several as one."""
+"""The contract of everything that ranks labels in torch: a trained system, or several as one."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from glocal.data.batches import Batch
+from glocal.arrays import Ints
+from glocal.data.batches import Batch, Collator
 from glocal.data.chunks import Chunking
-from glocal.ranking.combination import Combination
+from glocal.errors import ConfigError
+from glocal.ranking.document_ranker import DocumentRanker, RankRequest
+from glocal.ranking.predictions import Predictions
 from glocal.ranking.topk import TopK
 
 
@@ -24,37 +29,8 @@ class Ranked(NamedTuple):
     mean: TopK | None  # by the mean of the experts' probabilities, whatever combines them
 
 
-@dataclass(frozen=True)
-class RankRequest:
-    """A request for the best labels of a batch.
-
-    Attributes:
-        k: Labels per document.
-        candidates: (B, M) label ids to score, −1 for none; by default every label.
-        allowed: (L,) bool, labels that may be predicted.
-        experts: Names of experts whose own best labels are also returned.
-        mean: Whether the best labels by the mean of the experts' probabilities are too.
-    """
-
-    k: int
-    candidates: Tensor | None = None
-    allowed: Tensor | None = None
-    experts: Sequence[str] = ()
-    mean: bool = False
-
-
-class Ranker(nn.Module, ABC):
-    """Finds the best labels of documents in a fixed label space.
-
-    Attributes:
-        n_labels: Number of labels.
-        expert_names: The experts, each of which can also be asked for its own best labels.
-        combination: How the experts' scores are combined.
-    """
-
-    n_labels: int
-    expert_names: list[str]
-    combination: Combination = Combination()
+class Ranker(nn.Module, DocumentRanker):
+    """Finds the best labels of documents in a fixed label space."""
 
     @property
     @abstractmethod
@@ -77,3 +53,71 @@ class Ranker(nn.Module, ABC):
     def topk(self, batch: Batch, k: int, **options: Any) -> Ranked:
         """Prepare documents and return their best labels; the options are those of a request."""
         return self.rank(batch, self.prepare(batch), RankRequest(k, **options))
+
+    # --- as a DocumentRanker ------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        """The device the weights are on."""
+        return next(chain(self.parameters(), self.buffers())).device
+
+    def use_device(self, device: str) -> None:
+        """Move to a device: `auto`, `cpu`, `cuda` or `cuda:N`, in evaluation mode."""
+        self.to(choose_device(device)).eval()
+
+    @contextlib.contextmanager
+    def computing(self) -> Iterator[None]:
+        """Predict in evaluation mode and without gradients."""
+        was_training = self.training
+        if was_training:  # threads that predict at the same time must not touch the system
+            self.eval()
+        with torch.inference_mode():
+            yield
+        if was_training:
+            self.train()
+
+    def autocast(self, precision: str) -> contextlib.AbstractContextManager[None]:
+        """Return a context that computes in `fp32` or `bf16`."""
+        if precision == "fp32":
+            return contextlib.nullcontext()
+        context: contextlib.AbstractContextManager[None] = torch.autocast(
+            self.device.type, dtype=torch.bfloat16
+        )
+        return context
+
+    def rank_documents(
+        self, documents: Collator, positions: Ints, request: RankRequest
+    ) -> Predictions:
+        """Return the best labels of a batch of documents."""
+        batch = documents(positions).to(self.device)
+        candidates, allowed = (
+            None if array is None else torch.from_numpy(array).to(self.device)
+            for array in (request.candidates, request.allowed)
+        )
+        moved = replace(request, candidates=candidates, allowed=allowed)
+        ranked = self.rank(batch, self.prepare(batch), moved)
+        return replace(
+            _predictions(ranked.combined),
+            experts={name: _predictions(found) for name, found in ranked.experts.items()},
+            mean=None if ranked.mean is None else _predictions(ranked.mean),
+        )
+
+
+def choose_device(device: str) -> torch.device:
+    """Return a device by its name: `auto`, `cpu`, `cuda` or `cuda:N`."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"the device must be auto, cpu, cuda or cuda:N, not '{device}'"
+        ) from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("the device cuda was asked for, but PyTorch sees no GPU")
+    return chosen
+
+
+def _predictions(found: TopK) -> Predictions:
+    """Return the best labels off the device."""
+    return Predictions(found.indices.cpu().numpy(), found.scores.cpu().numpy())

@@ -3,7 +3,8 @@
 glocal.toml         format and library version, calibration, combination of the experts, the recipe
 labels.parquet      the label space
 tokenizer.json      encoder/config.json
-model.safetensors   all weights; of several members, members/0/model.safetensors and so on
+model.safetensors   all weights; of several members, members/0/model.safetensors and so on; a model
+                    of words alone has neither these nor an encoder
 teacher/  sparse/   the texts a teacher looks similar ones up in, the sparse expert's weights
 metrics.json        train_log.jsonl        README.md (a model card)
 checksums.json      of every file that prediction reads, checked when a model is loaded
@@ -25,7 +26,13 @@ from glocal._version import __version__
 from glocal.config import recipe_to_mapping, to_toml
 from glocal.config.resolve import ResolvedRecipe, resolved_from_mapping
 from glocal.data.atomic import replace_dir, temporary_dir
-from glocal.errors import ConfigError, ModelError, NewerFormatError
+from glocal.errors import (
+    ConfigError,
+    MissingExtraError,
+    ModelError,
+    NewerFormatError,
+    require_training_packages,
+)
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.decision import Decision
 from glocal.storage.integrity import check_model, update_checksums
@@ -35,7 +42,7 @@ from glocal.vocabulary.label_space import LabelSpace
 if TYPE_CHECKING:
     from glocal.companions.companion_list import Companions
     from glocal.encoders.tokenizer import TextTokenizer
-    from glocal.ranking.ranker import Ranker
+    from glocal.ranking.document_ranker import DocumentRanker
 
 FORMAT_VERSION = 3
 
@@ -44,7 +51,7 @@ FORMAT_VERSION = 3
 class StoredModel:
     """A system with everything needed to use it."""
 
-    system: Ranker
+    system: DocumentRanker
     recipe: ResolvedRecipe
     labels: LabelSpace
     tokenizer: TextTokenizer
@@ -84,32 +91,46 @@ def load_model(path: str | Path) -> StoredModel:
         ModelError: When it is not a model directory, is damaged, or is of a newer format.
     """
     from glocal.companions.companion_list import Companions
-    from glocal.encoders.word_encoder import load_tokenizer
+    from glocal.encoders.word_tokenizer import load_tokenizer
     from glocal.ranking.combination import Combination
-    from glocal.storage.weights import load_weights
-    from glocal.systems.system import LabelStatistics
 
     folder = Path(path)
     settings = read_settings(folder)
     check_model(folder)
     recipe = _stored_recipe(settings, folder)
     labels = read_labels(folder)
+    if not recipe.reads_words_alone:
+        require_training_packages("a model with an encoder")
     with _damaged(folder):
         tokenizer = load_tokenizer(folder, settings["tokenizer"])
         companions = Companions.load(folder, recipe, labels)
-        statistics = LabelStatistics(
-            labels.counts,
-            labels.n_documents,
-            companions.label_vectors(blank=True),
-        )
-        system = load_weights(folder, recipe, statistics, tokenizer)
+        system = _load_system(folder, recipe, labels, tokenizer, companions)
         system.combination = Combination.from_mapping(settings["combination"])
         calibration = _stored_calibration(settings)
         decision = _stored_decision(settings)
-    system.eval()
     return StoredModel(
         system, recipe, labels, tokenizer, calibration, decision, read_metrics(folder), companions
     )
+
+
+def _load_system(
+    folder: Path,
+    recipe: ResolvedRecipe,
+    labels: LabelSpace,
+    tokenizer: TextTokenizer,
+    companions: Companions,
+) -> DocumentRanker:
+    """Build the system of a model; only one with an encoder needs torch."""
+    if recipe.reads_words_alone:
+        from glocal.ranking.words_ranker import WordsRanker
+
+        return WordsRanker(labels.counts)
+    from glocal.storage.weights import load_weights
+    from glocal.systems.system import LabelStatistics
+
+    vectors = companions.label_vectors(blank=True)
+    statistics = LabelStatistics(labels.counts, labels.n_documents, vectors)
+    return load_weights(folder, recipe, statistics, tokenizer)
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:
@@ -145,8 +166,6 @@ def read_labels(path: str | Path) -> LabelSpace:
 
 
 def _write(folder: Path, model: StoredModel) -> None:
-    from glocal.storage.weights import save_weights
-
     settings = {
         "format_version": FORMAT_VERSION,
         "library_version": __version__,
@@ -161,7 +180,10 @@ def _write(folder: Path, model: StoredModel) -> None:
     (folder / "glocal.toml").write_text(to_toml(settings), encoding="utf-8")
     model.labels.save(folder / "labels.parquet")
     model.tokenizer.save(folder / "tokenizer.json")
-    save_weights(folder, model.system)
+    if not model.recipe.reads_words_alone:
+        from glocal.storage.weights import save_weights
+
+        save_weights(folder, model.system)
     if model.companions is not None:
         model.companions.save(folder)
     metrics = json.dumps(model.metrics, indent=2, default=str) + "\n"
@@ -205,7 +227,7 @@ def _damaged(folder: Path) -> Iterator[None]:
     """Report whatever goes wrong while reading as a damaged directory, with the reason."""
     try:
         yield
-    except (ModelError, ConfigError):
+    except (ModelError, ConfigError, MissingExtraError):
         raise
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

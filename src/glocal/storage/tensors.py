@@ -6,8 +6,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:

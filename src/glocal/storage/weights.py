@@ -22,13 +22,13 @@ from glocal.systems.system import LabelStatistics, System
 if TYPE_CHECKING:
     from glocal.config.resolve import ResolvedRecipe
     from glocal.encoders.tokenizer import TextTokenizer
-    from glocal.ranking.ranker import Ranker
+    from glocal.ranking.document_ranker import DocumentRanker
 
 
 _MOST_LAYERS, _MOST_SEGMENTS = 1000, 16
 
 
-def save_weights(folder: Path, system: Ranker) -> None:
+def save_weights(folder: Path, system: DocumentRanker) -> None:
     """Write the encoder's configuration and the weights of a system or of every member."""
     members = list(system.mixtures()) if isinstance(system, MixtureEnsemble) else [system]
     config = folder / "encoder" / "config.json"
@@ -44,7 +44,7 @@ def save_weights(folder: Path, system: Ranker) -> None:
 
 def load_weights(
     folder: Path, recipe: ResolvedRecipe, statistics: LabelStatistics, tokenizer: TextTokenizer
-) -> Ranker:
+) -> DocumentRanker:
     """Build the system of a recipe, or an ensemble of its members, with the stored weights.
 
     Raises:
@@ -67,7 +67,7 @@ def load_weights(
         _check_tokens(system, recipe, tokenizer)
         system.load_state_dict(load_file(path))
         members.append(system)
-    return members[0] if len(members) == 1 else MixtureEnsemble(members)
+    return members[0].eval() if len(members) == 1 else MixtureEnsemble(members).eval()
 
 
 def _paths(folder: Path, count: int) -> Iterator[Path]:

@@ -24,7 +24,8 @@ from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import Clusters, cluster_priors, label_clusters
 from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
-from glocal.ranking.ranker import Ranked, RankRequest
+from glocal.ranking.document_ranker import RankRequest
+from glocal.ranking.ranker import Ranked
 from glocal.ranking.topk import topk_of
 from glocal.systems.system import LabelStatistics, System, TrainingPosition
 

@@ -14,12 +14,8 @@ from glocal.encoders.encoder import Encoder
 from glocal.encoders.label_vectors import label_vectors
 from glocal.encoders.loading import load_pretrained, model_from_config
 from glocal.encoders.tokenizer import TextTokenizer
-from glocal.encoders.word_encoder import (
-    WORD_VECTORS,
-    NoEncoderModel,
-    NoTokenizer,
-    WordVectorModel,
-)
+from glocal.encoders.word_encoder import WORD_VECTORS, NoEncoderModel, WordVectorModel
+from glocal.encoders.word_tokenizer import NoTokenizer
 from glocal.progress import Progress
 from glocal.systems.aplc_xlnet import APLCXLNet
 from glocal.systems.long_documents import long_documents

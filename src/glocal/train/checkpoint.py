@@ -16,18 +16,20 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
 
 from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
 from glocal.errors import Remedy, TrainingError
 from glocal.storage.tensors import write_tensors
-from glocal.systems.system import System
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from glocal.systems.system import System
 
 START_AGAIN = Remedy("overwrite", "start from scratch")
 
@@ -111,6 +113,8 @@ class RunFolder:
         self, system: System, optimizer: torch.optim.Optimizer, *, fingerprint: str, rank: int = 0
     ) -> tuple[RunState, dict[str, Tensor]]:
         """Restore the newest checkpoint; return the run's state and the averaged weights."""
+        from safetensors.torch import load_file
+
         latest = self.latest()
         assert latest is not None, "there is a checkpoint"
         try:
@@ -141,6 +145,8 @@ class RunFolder:
 
     def load_best(self) -> dict[str, Tensor]:
         """Return the weights of the best evaluation."""
+        from safetensors.torch import load_file
+
         return dict(load_file(self.best_path))
 
     def log(self, entry: Mapping[str, Any]) -> None:
@@ -196,6 +202,8 @@ def _cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _optimizer_tensors(system: System, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    import torch
+
     names = {id(p): name for name, p in system.named_parameters()}
     return {
         f"{key}|{names[id(parameter)]}": torch.as_tensor(value)
@@ -216,6 +224,8 @@ def _restore_optimizer(
 
 def random_state() -> dict[str, Tensor]:
     """Return the state of this process's random generators."""
+    import torch
+
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
@@ -223,6 +233,8 @@ def random_state() -> dict[str, Tensor]:
 
 
 def _restore_random(states: Mapping[str, Tensor]) -> None:
+    import torch
+
     torch.set_rng_state(states["cpu"])
     if torch.cuda.is_available() and "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"])
@@ -230,5 +242,7 @@ def _restore_random(states: Mapping[str, Tensor]) -> None:
 
 def seed_everything(seed: int, rank: int) -> None:
     """Seed every random generator used in training; each process has its own dropout."""
+    import torch
+
     torch.manual_seed(seed * 1000 + rank)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - third-party code may use the global generator

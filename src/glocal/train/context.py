@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from glocal.progress import Progress, StagedProgress
 from glocal.train.checkpoint import RunFolder
-from glocal.train.engine import Engine
 from glocal.train.listener import TrainListener
+from glocal.train.local_engine import LocalEngine
 
 _MESSAGE_SECONDS = 10.0  # between two messages
 
@@ -25,7 +25,7 @@ class RunContext:
         started: When the run began, on the monotonic clock.
     """
 
-    engine: Engine
+    engine: LocalEngine
     folder: RunFolder
     listener: TrainListener = field(default_factory=TrainListener)
     resume: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,14 +17,11 @@ from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration, CalibrationPairs, calibrate
 from glocal.ranking.combination import Combination, fit_weights
 from glocal.ranking.decision import Decision, fit_decision
-from glocal.ranking.expert_topk import ExpertRanker
+from glocal.ranking.document_ranker import DocumentRanker
 from glocal.ranking.pool import Pool, distinct_labels
 from glocal.ranking.predictions import Predictions
-from glocal.ranking.ranker import Ranker
-from glocal.systems.mixture import ExpertMixture
-from glocal.train.engine import Engine
 from glocal.train.later_companions import LaterCompanions
-from glocal.train.loop import DevScores
+from glocal.train.local_engine import LocalEngine
 from glocal.vocabulary.label_space import LabelSpace
 
 _DEV_K = 20  # labels per dev document looked at for metrics and weights
@@ -34,6 +31,13 @@ _SAMPLED_PAIRS, _PAIRS_AT_A_TIME = 40_000_000, 4_000_000
 _BEST, _FEW_OUTSIDE = 5, 1e-3  # share of the best labels that may be outside the pool
 _FITS = 3  # most fits
 _REPORTED = ("P@1", "P@3", "P@5", "nDCG@5")
+
+
+class DevScores(NamedTuple):
+    """Scores on dev by metric, of the whole model and of each expert by itself."""
+
+    model: dict[str, float]
+    experts: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,11 @@ class DevEvaluator:
 
     def __init__(
         self,
-        system: Ranker,
+        system: DocumentRanker,
         documents: Collator,
         labels: LabelSpace,
         *,
-        engine: Engine,
+        engine: LocalEngine,
         recipe: Recipe,
         later: LaterCompanions | None = None,
     ) -> None:
@@ -121,7 +125,7 @@ class DevEvaluator:
     def __call__(self) -> DevScores:
         """Return the scores of the experts in training, as they are."""
         system = self.system
-        with system.only_trained() if isinstance(system, ExpertMixture) else nullcontext():
+        with system.only_trained():
             return self._scores(self.predictions())
 
     def _scores(self, found: Predictions) -> DevScores:
@@ -144,7 +148,7 @@ class DevEvaluator:
             known = {**self.documents.companion_features, **features}
             self.documents = replace(self.documents, companion_features=known)
         found = self.predictions(exact=True)
-        if self.recipe.combine == "weights" and isinstance(self.system, ExpertRanker):
+        if self.recipe.combine == "weights" and self.system.learns_weights:
             best = self._combine(found)
             found = replace(found, indices=best.indices, scores=best.scores)
         calibration = self._calibration(found)

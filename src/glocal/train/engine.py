@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,10 +19,13 @@ from accelerate.utils import DistributedDataParallelKwargs, gather_object
 from torch import Tensor, nn
 
 from glocal.errors import ConfigError
+from glocal.ranking.document_ranker import check_device
+from glocal.train.checkpoint import seed_everything
+from glocal.train.local_engine import LocalEngine
 
 
-class Engine:
-    """Where and how a run computes.
+class Engine(LocalEngine):
+    """Any device, precision and number of processes.
 
     Args:
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
@@ -31,8 +33,7 @@ class Engine:
     """
 
     def __init__(self, device: str = "auto", precision: str = "auto") -> None:
-        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
-            raise ConfigError(f"the device must be auto, cpu, cuda or cuda:N, not '{device}'")
+        check_device(device)
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError(f"the device is {device}, but PyTorch sees no GPU; use cpu or auto")
         if device.startswith("cuda:"):
@@ -50,11 +51,16 @@ class Engine:
         AcceleratorState._reset_state(reset_partial_state=alone)
         self.accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[ddp])
         self.device: torch.device = self.accelerator.device
-        self.rank: int = self.accelerator.process_index
-        self.world: int = self.accelerator.num_processes
-        self.is_main: bool = self.accelerator.is_main_process
+        self.rank = self.accelerator.process_index
+        self.world = self.accelerator.num_processes
+        self.is_main = self.accelerator.is_main_process
         if on_cpu and self.world == 1 and "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(os.cpu_count() or 1)
+
+    @property
+    def device_type(self) -> str:
+        """The kind of device: `cpu` or `cuda`."""
+        return self.device.type
 
     def fresh(self) -> Engine:
         """Return a new engine of the same kind, without state such as fp16's scale."""
@@ -138,6 +144,10 @@ class Engine:
             return value
         reduced: Tensor = self.accelerator.reduce(torch.tensor(value, device=self.device), "mean")
         return float(reduced)
+
+    def seed(self, seed: int) -> None:
+        """Seed every random generator, the same in every process."""
+        seed_everything(seed, 0)
 
     def wait(self) -> None:
         """Wait until every process is here."""

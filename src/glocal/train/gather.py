@@ -24,8 +24,8 @@ from glocal.data.duplicates import text_keys
 from glocal.errors import ConfigError, DataError
 from glocal.progress import Progress, StagedProgress
 from glocal.train.context import RunContext, throttled_progress
-from glocal.train.engine import Engine
 from glocal.train.later_companions import LaterCompanions
+from glocal.train.local_engine import LocalEngine
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import label_texts
@@ -187,7 +187,7 @@ def _both(first: StagedProgress, second: StagedProgress | None) -> StagedProgres
 
 
 @contextlib.contextmanager
-def _main_process_first(engine: Engine) -> Iterator[None]:
+def _main_process_first(engine: LocalEngine) -> Iterator[None]:
     """Let the main process compute, and the others find the result in the cache."""
     if not engine.is_main:
         engine.wait()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,18 +22,13 @@ from glocal.errors import Interrupted, Remedy, TrainingError
 from glocal.systems.system import System, TrainingPosition
 from glocal.train.checkpoint import START_AGAIN, RunState, random_state
 from glocal.train.context import RunContext
+from glocal.train.dev import DevScores
+from glocal.train.engine import Engine
 from glocal.train.graphs import StepGraphs
 from glocal.train.optim import schedule_factor, set_rates
 from glocal.train.prefetch import Prefetch
 from glocal.train.row_updates import RowUpdates
 from glocal.train.signals import StopSignals
-
-
-class DevScores(NamedTuple):
-    """Scores on dev by metric, of the whole model and of each expert by itself."""
-
-    model: dict[str, float]
-    experts: dict[str, dict[str, float]]
 
 
 class Loop:
@@ -62,7 +56,9 @@ class Loop:
         evaluate: Callable[[], DevScores] | None,
     ) -> None:
         self.data, self.config, self.state, self.evaluate = data, config, state, evaluate
-        self.engine, self.folder, self.listener = context.engine, context.folder, context.listener
+        assert isinstance(context.engine, Engine), "an encoder is trained with torch"
+        self.engine: Engine = context.engine
+        self.folder, self.listener = context.folder, context.listener
         engine = self.engine
         self.parts = engine.world * config.accumulation
         self.system = system

@@ -23,7 +23,7 @@ from glocal.train.context import RunContext
 from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs
 from glocal.train.optim import build_optimizer
-from glocal.train.single import build
+from glocal.train.single import build_trainable
 
 _SAMPLE = 512  # texts in the sample
 # Texts of the two timed batches; on a GPU, a quarter of the recipe's batch and all of it.
@@ -42,10 +42,12 @@ def measure(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> S
     """
     started = time.monotonic()
     try:
-        system, tokenizer = build(recipe, inputs, context)
-        system.to(context.engine.device)
+        engine = context.engine
+        assert isinstance(engine, Engine)
+        system, tokenizer = build_trainable(recipe, inputs, context)
+        system.to(engine.device)
         built = time.monotonic() - started
-        return _Trial(system, tokenizer, inputs, context.engine).speed(built, context.folder)
+        return _Trial(system, tokenizer, inputs, engine).speed(built, context.folder)
     except torch.OutOfMemoryError:
         return f"a batch of {recipe.train.batch_size} texts does not fit into the GPU's memory"
 

@@ -28,9 +28,10 @@ from glocal.systems.system import System
 from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState
 from glocal.train.context import RunContext
 from glocal.train.dev import DevEvaluator, Outcome
+from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs
 from glocal.train.listener import TrainListener
-from glocal.train.single import SingleRun, build, final_outcome, set_up, train_system
+from glocal.train.single import SingleRun, build_trainable, final_outcome, set_up, train_system
 
 
 def train_members(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> StoredModel:
@@ -53,17 +54,19 @@ def train_members(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext
             listener=numbered,
         )
         run = set_up(recipe.member(number), inputs, own)
+        assert isinstance(run.system, System)
         system = run.system
         state = kept.read_state(run.fingerprint)
         if state is None:
             state = _train_member(run, kept, numbered)
             # Built again, without what training has wrapped and recorded.
-            system, _ = build(run.recipe, inputs, own)
+            system, _ = build_trainable(run.recipe, inputs, own)
         else:
             numbered.on_message(f"member {number + 1} of {count} is finished already")
         kept.load_weights(system)
         members.append(system)
         states.append(state)
+    assert isinstance(own.engine, Engine)
     ensemble = MixtureEnsemble(members).to(own.engine.device)
     outcome = _measure(ensemble, run, inputs, states)
     if own.engine.is_main:
@@ -79,6 +82,7 @@ def _train_member(run: SingleRun, kept: _Kept, listener: _Numbered) -> RunState:
     listener.on_message(f"{listener.title}, seed {run.recipe.train.seed}")
     state = train_system(run)
     if engine.is_main:
+        assert isinstance(run.system, System)
         kept.save(run.system, state, folder.log_path)
         folder.remove()
     engine.wait()

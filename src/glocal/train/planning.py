@@ -31,10 +31,9 @@ from glocal.errors import TrainingError
 from glocal.train.budget import Situation, Speed, Wish, choose
 from glocal.train.checkpoint import START_AGAIN, RunFolder
 from glocal.train.context import RunContext
-from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs
 from glocal.train.listener import TrainListener
-from glocal.train.measure import measure
+from glocal.train.local_engine import LocalEngine
 
 _COUNTED = 2000  # texts whose words are counted
 _TRIAL_SECONDS = 20.0  # longest trial of an encoder on a CPU; with less time left none is made
@@ -92,12 +91,12 @@ def decide(checked: CheckedRecipe, inputs: RunInputs, context: RunContext) -> Pl
 
 
 def _resolved(
-    checked: CheckedRecipe, inputs: RunInputs, engine: Engine, **planned: Any
+    checked: CheckedRecipe, inputs: RunInputs, engine: LocalEngine, **planned: Any
 ) -> ResolvedRecipe:
     return resolve(
         checked,
         n_labels=len(inputs.labels),
-        device_type=engine.device.type,
+        device_type=engine.device_type,
         processes=engine.world,
         **planned,
     )
@@ -117,6 +116,8 @@ def _plan(checked: CheckedRecipe, inputs: RunInputs, context: RunContext) -> Pla
     elif left < _TRIAL_SECONDS and not wish.experts:
         speed = "too little of the budget is left to try an encoder"
     else:
+        from glocal.train.measure import measure
+
         speed = measure(_resolved(checked, inputs, engine), inputs, context)
     situation = _situation(inputs, engine, budget, time.monotonic() - started)
     choice = choose(situation, speed, wish)
@@ -137,7 +138,9 @@ def _wish(checked: CheckedRecipe) -> Wish:
     )
 
 
-def _situation(inputs: RunInputs, engine: Engine, budget: float | None, spent: float) -> Situation:
+def _situation(
+    inputs: RunInputs, engine: LocalEngine, budget: float | None, spent: float
+) -> Situation:
     train, labels = inputs.train, inputs.labels
     return Situation(
         texts=len(train),
@@ -145,7 +148,7 @@ def _situation(inputs: RunInputs, engine: Engine, budget: float | None, spent: f
         labels_per_text=float(labels.counts.sum() / max(1, len(train))),
         words=_words(train),
         machine=f"{engine.describe()}{_memory()}",
-        gpu=engine.device.type == "cuda",
+        gpu=engine.device_type == "cuda",
         budget=budget,
         spent=spent,
     )

@@ -27,12 +27,11 @@ from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ModelError, Remedy, TrainingError
 from glocal.storage.model_directory import StoredModel, save_model
 from glocal.train.budget import BudgetWatch
-from glocal.train.checkpoint import START_AGAIN, RunFolder, seed_everything
+from glocal.train.checkpoint import START_AGAIN, RunFolder
 from glocal.train.context import RunContext
-from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs, gather_inputs
 from glocal.train.listener import TrainListener
-from glocal.train.members import train_members
+from glocal.train.local_engine import LocalEngine, engine_for
 from glocal.train.planning import decide
 from glocal.train.single import final_outcome, set_up, train_system
 from glocal.vocabulary.label_table import LabelTable
@@ -116,14 +115,14 @@ def fit(
         has_label_table=label_table is not None,
         has_label_names=names_labels(label_table),
     )
-    engine = Engine(device, recipe.train.precision)
+    engine = engine_for(checked.draft, device, encoder=not checked.missing_encoder)
     listener = listener if listener is not None and engine.is_main else TrainListener()
     # Again, as another run may have ended here since.
     check_target(target, resume=resume, overwrite=overwrite)
     if not resume and engine.is_main:
         folder.remove()
     engine.wait()
-    seed_everything(recipe.train.seed, 0)
+    engine.seed(recipe.train.seed)
     context = RunContext(engine, folder, listener, resume, started)
     watch = BudgetWatch(checked.budget, started, listener.on_message)
     inputs = gather_inputs(
@@ -139,7 +138,7 @@ def fit(
         plan = decide(checked, inputs, context)
         members = plan.recipe.train.members
         _check_kind(folder, members=members)
-        model = (train_members if members > 1 else _train_alone)(plan.recipe, inputs, context)
+        model = (_train_members if members > 1 else _train_alone)(plan.recipe, inputs, context)
     seconds = time.monotonic() - started
     model.metrics = {**model.metrics, **plan.outcome(seconds, listener)}
     if engine.is_main:
@@ -162,11 +161,17 @@ def _train_alone(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext)
     )
 
 
-def _leaves_cores_idle(checked: CheckedRecipe, engine: Engine) -> bool:
+def _leaves_cores_idle(checked: CheckedRecipe, engine: LocalEngine) -> bool:
     """Whether a network trains on a GPU, and no plan depends on the companions' time."""
     encodes = bool(expert_kinds(checked.draft.experts) & ENCODER_KINDS)
     alone = engine.world == 1 and not checked.is_open
-    return encodes and alone and engine.device.type == "cuda"
+    return encodes and alone and engine.device_type == "cuda"
+
+
+def _train_members(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> StoredModel:
+    from glocal.train.members import train_members
+
+    return train_members(recipe, inputs, context)
 
 
 def _check_kind(folder: RunFolder, *, members: int) -> None:

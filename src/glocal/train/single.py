@@ -11,10 +11,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from glocal.companions.companion_list import Companions
 from glocal.config import recipe_to_mapping
@@ -23,17 +22,19 @@ from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
 from glocal.encoders.tokenizer import TextTokenizer
+from glocal.encoders.word_tokenizer import NoTokenizer
 from glocal.errors import TrainingError
-from glocal.systems.registry import build_system
-from glocal.systems.system import LabelStatistics, System
+from glocal.ranking.document_ranker import DocumentRanker
+from glocal.ranking.words_ranker import WordsRanker
 from glocal.train.checkpoint import RunState, seed_everything
 from glocal.train.context import RunContext, throttled_progress
 from glocal.train.dev import DevEvaluator, Outcome
-from glocal.train.engine import Engine
 from glocal.train.gather import RunInputs
-from glocal.train.loop import Loop
-from glocal.train.optim import build_optimizer
-from glocal.train.row_updates import round_label_matrices
+from glocal.train.local_engine import LocalEngine
+
+if TYPE_CHECKING:
+    from glocal.systems.system import System
+    from glocal.train.loop import Loop
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class SingleRun:
     """
 
     recipe: ResolvedRecipe
-    system: System
+    system: DocumentRanker
     tokenizer: TextTokenizer
     data: Collator
     evaluator: DevEvaluator | None
@@ -92,8 +93,20 @@ def set_up(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> Si
 
 def build(
     recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext
+) -> tuple[DocumentRanker, TextTokenizer]:
+    """Return a recipe's system, and its tokenizer; words alone need neither torch nor weights."""
+    if recipe.reads_words_alone:
+        return WordsRanker(inputs.labels.counts), NoTokenizer()
+    return build_trainable(recipe, inputs, context)
+
+
+def build_trainable(
+    recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext
 ) -> tuple[System, TextTokenizer]:
-    """Return a recipe's system with its initial weights, and its tokenizer."""
+    """Return the system of a recipe with an encoder, with its initial weights."""
+    from glocal.systems.registry import build_system
+    from glocal.systems.system import LabelStatistics
+
     labels = inputs.labels
     statistics = LabelStatistics(
         labels.counts,
@@ -105,7 +118,7 @@ def build(
     return build_system(
         recipe,
         statistics,
-        device_type=context.engine.device.type,
+        device_type=context.engine.device_type,
         vectors=inputs.vectors,
         progress=throttled_progress(context.listener)("label texts encoded"),
     )
@@ -113,10 +126,17 @@ def build(
 
 def train_system(run: SingleRun) -> RunState:
     """Train the system and leave it with its best weights; return the final state."""
+    if run.recipe.reads_words_alone:
+        return RunState(run.fingerprint)
+    import torch
+
+    from glocal.systems.system import System
+
+    assert isinstance(run.system, System)
     if not any(p.requires_grad for p in run.system.parameters()):
         return RunState(run.fingerprint)
     try:
-        loop = _prepare_loop(run)
+        loop = _prepare_loop(run, run.system)
         _run_loop(loop, run.recipe)
     except torch.OutOfMemoryError as error:
         raise _out_of_memory(run) from error
@@ -153,8 +173,7 @@ def final_outcome(
     }
     if evaluator is None:
         return Outcome(metrics)
-    with torch.no_grad():
-        outcome = evaluator.final()
+    outcome = evaluator.final()
     scores = outcome.metrics
     if held_out:
         scores = {name.replace("dev", "held_out"): value for name, value in scores.items()}
@@ -162,9 +181,15 @@ def final_outcome(
     return replace(outcome, metrics=metrics | scores)
 
 
-def _prepare_loop(run: SingleRun) -> Loop:
-    system, context, config = run.system, run.context, run.recipe.train
+def _prepare_loop(run: SingleRun, system: System) -> Loop:
+    from glocal.train.engine import Engine
+    from glocal.train.loop import Loop
+    from glocal.train.optim import build_optimizer
+    from glocal.train.row_updates import round_label_matrices
+
+    context, config = run.context, run.recipe.train
     engine, folder, listener = context.engine, context.folder, context.listener
+    assert isinstance(engine, Engine), "an encoder is trained with torch"
     seed_everything(config.seed, engine.rank)
     if config.label_precision == "bf16":
         round_label_matrices(system)  # before they take memory on the device
@@ -221,7 +246,7 @@ def _run_loop(loop: Loop, recipe: ResolvedRecipe) -> None:
 
 def _fingerprint(
     recipe: ResolvedRecipe,
-    engine: Engine,
+    engine: LocalEngine,
     sets: Sequence[tuple[Corpus, Any]],
     companions: Companions,
 ) -> str:

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from glocal.arrays import Ints
@@ -100,6 +99,8 @@ class LabelSpace:
         Raises:
             DataError: No label is left.
         """
+        import pyarrow.compute as pc
+
         values = pc.list_flatten(corpus.table.column("labels"))
         in_corpus = pa.array(values.unique(), pa.string())
         counts = _document_counts(corpus, in_corpus)
@@ -148,6 +149,8 @@ class LabelSpace:
             A float32 CSR matrix (documents, labels + unseen), column indices sorted and distinct.
             Labels outside the space have the columns from `len(self)` on, sorted by id.
         """
+        import pyarrow.compute as pc
+
         flat = pc.list_flatten(corpus.table.column("labels"))
         inside = pa.array(self.ids, pa.string())
         missing = flat.filter(pc.invert(pc.is_in(flat, value_set=inside)))
@@ -179,9 +182,10 @@ class LabelSpace:
                 Path(path), pa.schema([field for field in SCHEMA if field.name not in absent])
             )
             n_documents = int((table.schema.metadata or {})[b"n_documents"])
-            ids = table.column("id")
-            counts = table.column("count").to_numpy()
-            if not 0 < len(ids) == len(ids.unique()):
+            ids = table.column("id").to_pylist()
+            # `to_numpy` would import pandas, where there is one.
+            counts = np.array(table.column("count").to_pylist(), dtype=np.int64)
+            if not 0 < len(ids) == len(set(ids)):
                 raise ValueError("the labels are not distinct, or there are none")
             check_range("the counts of texts", np.append(counts, n_documents), 0, _MOST_TEXTS)
         except FileNotFoundError as error:
@@ -213,6 +217,7 @@ def _document_counts(corpus: Corpus, labels: pa.Array) -> Ints:
 
 def _label_matrix(corpus: Corpus, labels: pa.Array) -> Any:
     """Return a CSR matrix of ones (documents, labels); `labels` has every label of the corpus."""
+    import pyarrow.compute as pc
     from scipy.sparse import csr_matrix
 
     column = corpus.table.column("labels")

@@ -75,9 +75,10 @@ def test_spans_are_where_the_words_are(text):
 
 
 def test_first_lines():
-    assert first_lines(["A title\nand text", "no break", "", "\nx"]).to_pylist() == [
-        *("A title", "no break", "", "")
-    ]
+    texts = ["A title\nand text", "no break", "", "\nx", f"{'é' * 500}\nx"]
+    expected = ["A title", "no break", "", "", "é" * 400]
+    assert first_lines(texts) == expected
+    assert first_lines(texts * 10).to_pylist() == expected * 10
 
 
 def test_pieces_of_a_word():

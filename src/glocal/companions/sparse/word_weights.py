@@ -79,7 +79,7 @@ def _by_word(part: Part, text: str, values: Mapping[int, float]) -> Iterator[Con
 
 def _feature_spans(part: Part, text: str) -> dict[int, tuple[tuple[int, int], ...]]:
     """Return the places of each feature of a part in the text."""
-    words = word_spans(first_lines([text])[0].as_py() if part.name == TITLE else text)
+    words = word_spans(first_lines([text])[0] if part.name == TITLE else text)
     ids = part.vocabulary.word_ids(word for word, _, _ in words)
     spans: dict[int, list[tuple[int, int]]] = {}
     for feature, (_, start, stop) in zip(ids.tolist(), words, strict=True):

@@ -4,7 +4,8 @@
   than `MAX_CHARACTERS` (base64, tables glued together) are skipped.
 - A batch of texts becomes word ids in the batch's own dictionary: only distinct words become Python
   strings. Arrow has a start-up cost of milliseconds, too much for a single text: it classifies each
-  character once, and few texts are split by the result.
+  character once, and few texts are split by the result. Its functions are imported where they are
+  used, since that takes a tenth of a second.
 - `split_pieces` splits words further into runs of a few characters, which related words share.
 - `word_spans` splits one text the same way and keeps the places, for explanations.
 """
@@ -17,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 SEPARATORS = r"[^\pL\pN\pM]+"
@@ -79,6 +79,8 @@ def _characters(text: str) -> dict[int, str]:
     """Return the replacement of each character of a text; Arrow classifies new ones."""
     new = [character for character in set(text) if ord(character) not in _CHARACTERS]
     if new:
+        import pyarrow.compute as pc
+
         array = pa.array(new, pa.string())
         lowered = pc.utf8_lower(array).to_pylist()
         are_word = pc.match_substring_regex(array, _WORD_CHARACTER).to_pylist()
@@ -88,6 +90,8 @@ def _characters(text: str) -> dict[int, str]:
 
 
 def _split_any(texts: Sequence[str] | pa.Array) -> WordBatch:
+    import pyarrow.compute as pc
+
     array = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
     pieces = pc.split_pattern_regex(array, SEPARATORS)
     encoded = pc.list_flatten(pieces).dictionary_encode()
@@ -132,8 +136,13 @@ def _is_word(piece: str) -> bool:
     return 0 < len(piece) <= MAX_CHARACTERS
 
 
-def first_lines(texts: Sequence[str] | pa.Array) -> pa.Array:
+def first_lines(texts: Sequence[str] | pa.Array) -> Sequence[str] | pa.Array:
     """Return the first line of each text, the title of a library record or a law."""
+    if len(texts) <= _FEW_TEXTS:
+        few = texts.to_pylist() if isinstance(texts, pa.Array) else texts
+        return [text[:TITLE_CHARACTERS].split("\n", 1)[0] for text in few]
+    import pyarrow.compute as pc
+
     array = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
     # Cut first, so that a long text is not searched to its end for a line break.
     heads = pc.utf8_slice_codeunits(array, 0, TITLE_CHARACTERS)
@@ -146,6 +155,8 @@ def word_spans(text: str) -> list[tuple[str, int, int]]:
     Returns:
         (word, start, stop) in text order; `text[start:stop]` is the word as written.
     """
+    import pyarrow.compute as pc
+
     pieces = pc.list_flatten(pc.split_pattern_regex(pa.array([text]), SEPARATORS))
     spans, place = [], 0
     for written, word in zip(pieces.to_pylist(), pc.utf8_lower(pieces).to_pylist(), strict=True):

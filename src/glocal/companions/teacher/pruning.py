@@ -12,7 +12,6 @@ import contextlib
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 
 from glocal.arrays import Floats32, Ints
 
@@ -29,6 +28,8 @@ class PrunedSearch:
     """
 
     def __init__(self, vectors: Floats32) -> None:
+        import torch
+
         self._vectors = vectors
         tensor = torch.from_numpy(vectors)
         sample = tensor[:: max(1, len(vectors) // SAMPLE)]
@@ -79,6 +80,8 @@ def _products(rows: Floats32, vector: Floats32) -> Floats32:
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
     """Use one thread, for decompositions of small matrices, where more of them only wait."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,0 +1,78 @@
+"""Where a run computes, in its simplest form: one process on the CPU, without torch.
+
+`Engine` (`engine.py`) extends it to devices, precisions and several processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from glocal.ranking.document_ranker import check_device
+
+if TYPE_CHECKING:
+    from glocal.config import Recipe
+
+
+class LocalEngine:
+    """One process on the CPU.
+
+    Attributes:
+        rank: The number of this process.
+        world: The number of processes.
+        is_main: Whether this process writes files and reports.
+        precision: `bf16`, `fp16` or `fp32`.
+    """
+
+    rank: int = 0
+    world: int = 1
+    is_main: bool = True
+    precision: str = "fp32"
+
+    @property
+    def device_type(self) -> str:
+        """The kind of device: `cpu` or `cuda`."""
+        return "cpu"
+
+    def fresh(self) -> Self:
+        """Return a new engine of the same kind, without state such as fp16's scale."""
+        return type(self)()
+
+    def autocast(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context with the chosen mixed precision."""
+        return contextlib.nullcontext()
+
+    def gather(self, items: list[Any]) -> list[Any]:
+        """Return the items of all processes, in the order of the processes."""
+        return items
+
+    def seed(self, seed: int) -> None:
+        """Seed the random generators that everything before the first step may use."""
+        np.random.seed(seed % 2**32)  # noqa: NPY002 - third-party code may use the global generator
+
+    def wait(self) -> None:
+        """Wait until every process is here."""
+
+    def describe(self) -> str:
+        """Return one line: device, precision, processes, threads."""
+        return f"CPU, {os.cpu_count()} cores"
+
+
+def engine_for(recipe: Recipe, device: str, *, encoder: bool = True) -> LocalEngine:
+    """Return the engine of a run: torch's, unless a single process on the CPU needs none.
+
+    Args:
+        recipe: The settings, without anything open.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        encoder: Whether an encoder can be trained; if not, the run is about words alone.
+    """
+    check_device(device)
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if (recipe.reads_words_alone or not encoder) and not several and not device.startswith("cuda"):
+        return LocalEngine()
+    from glocal.train.engine import Engine
+
+    return Engine(device, recipe.train.precision)

@@ -1,0 +1,84 @@
+"""The ranker of words in numpy gives what the torch system with the same expert gives."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from glocal.companions.companion import SPARSE, SPARSE_ODDS
+from glocal.data.batches import Collator
+from glocal.data.tokens import TokenStore
+from glocal.encoders.word_tokenizer import NoTokenizer
+from glocal.ranking.combination import Combination
+from glocal.ranking.document_ranker import RankRequest
+from glocal.ranking.words_ranker import WordsRanker
+from glocal.systems.system import LabelStatistics
+from tests.tiny import build_system, load_recipe
+
+N, L, M = 7, 40, 12
+
+
+@pytest.fixture(scope="module")
+def counts():
+    return np.random.default_rng(0).integers(0, 6, L)
+
+
+@pytest.fixture(scope="module")
+def documents(counts):
+    """Suggested labels with log-odds; some places are empty."""
+    random = np.random.default_rng(1)
+    labels = np.stack([random.permutation(L)[:M] for _ in range(N)]).astype(np.int32)
+    odds = -np.sort(random.gamma(2.0, 2.0, (N, M)), axis=1).astype(np.float32)
+    labels[2, 5:], odds[2, 5:] = -1, odds[2, 4]
+    tokenizer = NoTokenizer()
+    tokens = TokenStore.in_memory(tokenizer.encode_batch([""] * N, 1))
+    features = {SPARSE: labels, SPARSE_ODDS: odds}
+    return Collator(tokens, tokenizer.facts, n_labels=L, companion_features=features)
+
+
+@pytest.fixture(scope="module", params=[Combination(), Combination({"S": 0.7}, -1.5, -0.3)])
+def rankers(request, counts):
+    system, _ = build_system(load_recipe("fast"), LabelStatistics(counts, 100))
+    system.eval()
+    words = WordsRanker(counts)
+    system.combination = words.combination = request.param
+    return system, words
+
+
+def same(left, right):
+    np.testing.assert_array_equal(left.indices, right.indices)
+    np.testing.assert_allclose(left.scores, right.scores, atol=1e-6)
+
+
+def by_label(found):
+    order = np.argsort(found.indices, axis=1)
+    parts = (np.take_along_axis(part, order, axis=1) for part in (found.indices, found.scores))
+    return SimpleNamespace(**dict(zip(("indices", "scores"), parts, strict=True)))
+
+
+@pytest.mark.parametrize("k", [1, 5, M, M + 3, L])
+@pytest.mark.parametrize("restricted", [False, True])
+def test_top_labels(rankers, documents, counts, k, restricted):
+    allowed = np.random.default_rng(2).random(L) < 0.5 if restricted else None
+    options = {"allowed": allowed, "experts": ["S"], "mean": True}
+    positions = np.array([3, 0, 2, 6])
+    with rankers[0].computing():
+        request = RankRequest(k, **options)
+        expected, found = (r.rank_documents(documents, positions, request) for r in rankers)
+    same(found, expected)
+    same(found.experts["S"], expected.experts["S"])
+    same(found.mean, expected.mean)
+
+
+def test_given_candidates(rankers, documents):
+    candidates = np.stack([np.random.default_rng(row).permutation(L)[:9] for row in range(N)])
+    candidates[1, 4:] = -1
+    everyone = np.arange(N)
+    with rankers[0].computing():
+        expected, found = (
+            r.rank_documents(documents, everyone, RankRequest(9, candidates, experts=["S"]))
+            for r in rankers
+        )
+    # In the order of labels: many have the log-odds of the last suggestion, and so nearly tie.
+    same(by_label(found), by_label(expected))
+    same(by_label(found.experts["S"]), by_label(expected.experts["S"]))
