@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from glocal import Tagger
-from tests.cli.conftest import write_jsonl
+from glocal.predict.tag_files import open_writer
+from tests.cli.conftest import corpus_rows, write_jsonl
 
 
 def rows_of(text):
@@ -286,3 +287,32 @@ def test_reader_that_goes_away(model, tmp_path):
     assert process.wait(timeout=120) == 141
     assert process.stderr.read() == ""
     process.stderr.close()
+
+
+def test_annif_folder_in_and_annif_files_out(run, tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for row in corpus_rows(24, 0):
+        (corpus / f"{row['id']}.txt").write_text(row["text"])
+        subjects = "".join(f"<http://x/{label}>\t{label}\n" for label in row["labels"])
+        (corpus / f"{row['id']}.tsv").write_text(subjects)
+    made = run("train", corpus, "--recipe", "fast", "--out", tmp_path / "model")
+    assert made.exit_code == 0, made.output
+    result = run("predict", tmp_path / "model", corpus, "-k", "2", "--to", "annif")
+    assert result.exit_code == 0, result.output
+    assert re.fullmatch(r"(?:(?:<http://x/\w+>\t\S+\t[01]\.\d{4}\n){2}\n?){24}", result.stdout)
+    out = tmp_path / "out"
+    (corpus / "d0.txt").write_text("")
+    result = run("predict", tmp_path / "model", corpus, "-k", "2", "--to", "annif", "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "d0.txt: the text is empty" in result.stderr
+    assert len(list(out.glob("*.annif"))) == 23
+    assert re.fullmatch(r"(<http://x/\w+>\t\S+\t[01]\.\d{4}\n){2}", (out / "d1.annif").read_text())
+
+
+def test_ids_become_safe_file_names(tmp_path):
+    with open_writer(tmp_path / "out", to="annif") as write:
+        write({"id": name, "labels": []} for name in ("../up", "a/b", "a/b", ".hidden", "x" * 300))
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["_./up.annif".replace("/", "_"), "_hidden.annif", "a_b-2.annif", "a_b.annif",
+                     f"{'x' * 80}.annif"]  # fmt: skip

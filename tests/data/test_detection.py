@@ -203,6 +203,9 @@ def test_damaged_utf16(tmp_path):
     path.write_bytes("one\ntwo\n".encode("utf-16") + b"\x00\xd8\x00")
     with pytest.raises(DataError, match="the text is not valid UTF-16"):
         read_corpus(path)
+    path.write_text("no byte order mark")
+    with pytest.raises(DataError, match="the text is not UTF-16"):
+        read_corpus(path, encoding="utf-16")
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

@@ -32,7 +32,7 @@ TABLE = "table"
 To = Annotated[
     str | None,
     option(
-        "Format of the tags: jsonl, csv, tsv, parquet or table.",
+        "Format of the tags: jsonl, csv, tsv, parquet, annif or table.",
         metavar="FORMAT",
         show_default="by the file's ending; jsonl on stdout, a table on a terminal",
     ),
@@ -72,7 +72,8 @@ def predict(
     output: Annotated[
         str | None,
         option(
-            "File for the tags, ending in .jsonl, .csv, .tsv (also with .gz) or .parquet.",
+            "File for the tags, ending in .jsonl, .csv, .tsv (also with .gz) or .parquet; a folder "
+            "for --to annif.",
             "--output",
             "-o",
             metavar="FILE",

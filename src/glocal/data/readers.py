@@ -54,10 +54,10 @@ def read_corpus(
     """Read a corpus.
 
     Args:
-        path: A file, a pattern such as `part-*.jsonl`, `-` for standard input, or a split of a
-            built-in set such as `icd10cm:train`.
+        path: A file, a folder of texts, a pattern such as `part-*.jsonl`, `-` for standard input,
+            or a split of a built-in set such as `icd10cm:train`.
         format: `auto`, or one of jsonl, csv, tsv, parquet, feather, annif, fasttext, text,
-            xmc-text, xmc-sparse, huggingface.
+            xmc-text, xmc-sparse, huggingface, annif-folder.
         skip_bad_rows: Skip bad rows and list them in `Corpus.skipped`.
         require_labels: Treat a row without labels as a bad row.
         text_field: Field or column of the text, such as `text` or `metadata.abstract`; several are

@@ -1,9 +1,10 @@
-"""Files of tags: JSONL, CSV, TSV and Parquet, written as the rows come.
+"""Files of tags: JSONL, CSV, TSV, Parquet and Annif's, written as the rows come.
 
 JSONL and Parquet have a row for each document. CSV and TSV have a row for each tag, with the
 columns `id`, `rank`, `label`, `name`, `score` and `error`; a document without tags has one row with
-an empty label. A file appears under its name only when it is complete; stdout is flushed after
-every chunk.
+an empty label. Annif's format has a line for each tag, `<uri>`, name and score with tabs between
+them: one file for each document in a folder, or on stdout a blank line between documents. A file
+appears under its name only when it is complete; stdout is flushed after every chunk.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import gzip
 import io
 import itertools
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -28,6 +30,8 @@ TagRow = dict[str, Any]
 RowSink = Callable[[Iterable[TagRow]], None]
 
 PARQUET_ROWS = 2048  # rows of a row group
+UNSAFE_IN_NAME = re.compile(r'^\.|[\x00-\x1f/\\:*?"<>|\x7f]')
+MAX_NAME = 80  # characters of a file name taken from an id
 
 
 @contextmanager
@@ -37,7 +41,7 @@ def open_writer(
     """Open a file of tags; yields a function that writes rows to it.
 
     Args:
-        path: The file; None or `-` is stdout.
+        path: The file, or a folder for Annif's format; None or `-` is stdout.
         to: The format, one of `FORMATS`; by default that of the file's ending, and JSONL on stdout.
             A file whose name ends in `.gz` is compressed.
         names: Whether the rows carry label names.
@@ -46,6 +50,9 @@ def open_writer(
         ConfigError: The format is unknown or cannot be derived from the file's name.
     """
     name = "-" if path is None else str(path)
+    if to == "annif" and name != "-":
+        yield _annif_folder_sink(Path(name))
+        return
     open_sink = _SINKS[_format(name, to)]
     if name == "-":
         with open_sink(sys.stdout.buffer, names) as sink:
@@ -139,10 +146,52 @@ def _parquet_sink(file: IO[bytes], names: bool) -> Iterator[RowSink]:
         yield write
 
 
+@contextmanager
+def _annif_sink(file: IO[bytes], names: bool) -> Iterator[RowSink]:
+    first = True
+
+    def write(rows: Iterable[TagRow]) -> None:
+        nonlocal first
+        for row in rows:
+            file.write((b"" if first else b"\n") + _annif_lines(row))
+            first = False
+        file.flush()
+
+    yield write
+
+
+def _annif_folder_sink(folder: Path) -> RowSink:
+    """Return a function that writes one file for each document, named after its id."""
+    folder.mkdir(parents=True, exist_ok=True)
+    taken: dict[str, int] = {}
+
+    def write(rows: Iterable[TagRow]) -> None:
+        for row in rows:
+            if "error" in row:  # reported with the others at the end
+                continue
+            stem = UNSAFE_IN_NAME.sub("_", str(row["id"]))[:MAX_NAME] or "_"
+            taken[stem] = taken.get(stem, 0) + 1
+            number = f"-{taken[stem]}" if taken[stem] > 1 else ""
+            with atomic_write(folder / f"{stem}{number}.annif") as file:
+                file.write(_annif_lines(row))
+
+    return write
+
+
+def _annif_lines(row: TagRow) -> bytes:
+    """Return the tags of a document as Annif writes them."""
+    lines = []
+    for tag in row["labels"]:
+        label, name = (escape(" ".join(str(t).split())) for t in (tag["id"], tag.get("name", "")))
+        lines.append(f"<{label}>\t{name or label}\t{tag['score']:.4f}\n")
+    return "".join(lines).encode()
+
+
 _SINKS: dict[str, Callable[[IO[bytes], bool], AbstractContextManager[RowSink]]] = {
     "jsonl": _jsonl_sink,
     "csv": partial(_delimited_sink, delimiter=","),
     "tsv": partial(_delimited_sink, delimiter="\t"),
     "parquet": _parquet_sink,
+    "annif": _annif_sink,
 }
 FORMATS = tuple(_SINKS)

@@ -8,6 +8,7 @@ from typing import Any
 
 from glocal.data.corpus import Document
 from glocal.data.formats import feather, file_kinds
+from glocal.data.formats.annif_folder import is_annif_folder, read_annif_folder
 from glocal.data.formats.delimited import csv_rows, detect_delimiter, header_names, tsv_rows
 from glocal.data.formats.encodings import keeps_line_breaks
 from glocal.data.formats.fields import ReadOptions
@@ -54,6 +55,7 @@ FORMATS: dict[str, RowReader] = {
     "xmc-text": read_xmc_texts,
     "xmc-sparse": read_xmc_sparse,
     "huggingface": read_huggingface,
+    "annif-folder": read_annif_folder,
 }
 BINARY = ("parquet", "feather")
 
@@ -86,12 +88,9 @@ def reader_for(source: Source, format: str, options: ReadOptions) -> RowReader:
         known = ", ".join(["auto", *FORMATS])
         raise ConfigError(f"unknown data format {format!r}; expected one of {known}")
     if source.is_dir:
-        if is_saved_dataset(source) and format in ("auto", "huggingface"):
-            source.findings.format = "huggingface"
-            return read_huggingface
-        raise source.error(
-            "is a folder; expected a file or a saved Hugging Face dataset; name a file inside it"
-        )
+        return _folder_reader(source, format)
+    if format == "annif-folder":
+        raise source.error("is a file; expected a folder of .txt files")
     head = source.head()
     if not head:
         raise source.error("the file is empty")
@@ -100,6 +99,18 @@ def reader_for(source: Source, format: str, options: ReadOptions) -> RowReader:
     _check_kind(source, head, format)
     _note_format(source, format)
     return FORMATS[format]
+
+
+def _folder_reader(source: Source, format: str) -> RowReader:
+    kinds = {"huggingface": is_saved_dataset, "annif-folder": is_annif_folder}
+    for name, recognises in kinds.items():
+        if format in ("auto", name) and recognises(source):
+            source.findings.format = name
+            return FORMATS[name]
+    raise source.error(
+        "is a folder; expected a file, a folder of .txt files or a saved Hugging Face dataset; "
+        "name a file inside it"
+    )
 
 
 def table_rows(

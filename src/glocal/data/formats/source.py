@@ -122,7 +122,10 @@ class Source:
     def text_head(self) -> str:
         """Return the first characters, without a byte order mark."""
         decoder = codecs.getincrementaldecoder(self.encoding)(errors="replace")
-        return decoder.decode(self.head()).removeprefix("\ufeff")
+        try:
+            return decoder.decode(self.head()).removeprefix("\ufeff")
+        except UnicodeError as error:  # such as a byte order mark that is missing
+            raise self.error(f"the text is not {self.encoding.upper()} ({error})") from error
 
     def error(
         self, message: str, line: int | None = None, *, remedies: tuple[Remedy, ...] = ()
