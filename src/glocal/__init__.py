@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ConfigError,
         DataError,
         GlocalError,
+        InputError,
         Interrupted,
         MissingExtraError,
         ModelError,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     )
     from glocal.metrics.bootstrap import BootstrapResult
     from glocal.metrics.macro import MacroScores
-    from glocal.metrics.reliability import CalibrationError, ScoreRange
+    from glocal.metrics.reliability import CalibrationError, LabelSums, ScoreRange
     from glocal.predict.ensemble import ensemble_predict
     from glocal.predict.evaluation import BandScores, EvaluationReport, PartReport, Propensity
     from glocal.predict.explain import ExpertPart, Span, TagExplanation
@@ -70,9 +71,11 @@ __all__ = [
     "ExpertPart",
     "FitResult",
     "GlocalError",
+    "InputError",
     "Interrupted",
     "LabelEntry",
     "LabelSpace",
+    "LabelSums",
     "LabelTable",
     "MacroScores",
     "MissingExtraError",
@@ -115,12 +118,12 @@ _MODULES = {
     "glocal.vocabulary.label_table": "LabelEntry LabelTable read_label_table",
     "glocal.data.readers": "read_corpus",
     "glocal.errors": (
-        "ConfigError DataError GlocalError Interrupted MissingExtraError ModelError "
+        "ConfigError DataError GlocalError InputError Interrupted MissingExtraError ModelError "
         "NewerFormatError Remedy TrainingError"
     ),
     "glocal.metrics.bootstrap": "BootstrapResult",
     "glocal.metrics.macro": "MacroScores",
-    "glocal.metrics.reliability": "CalibrationError ScoreRange",
+    "glocal.metrics.reliability": "CalibrationError LabelSums ScoreRange",
     "glocal.predict.ensemble": "ensemble_predict",
     "glocal.predict.evaluation": "BandScores EvaluationReport PartReport Propensity",
     "glocal.predict.explain": "ExpertPart Span TagExplanation",

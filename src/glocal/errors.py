@@ -3,6 +3,7 @@
     GlocalError
     ├── ConfigError            a recipe or an option is wrong; every problem is listed at once
     ├── DataError              a file or a row cannot be used; names the file and the line
+    │   └── InputError         texts or labels passed from Python cannot be used
     ├── ModelError             a model directory cannot be read or written
     │   └── NewerFormatError   it was written by a newer version of the library
     ├── TrainingError          training cannot continue (a loss that is not finite, a full disk)
@@ -106,6 +107,10 @@ class DataError(GlocalError):
         self.path, self.line, self.document_id = path, line, document_id
         place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
         super().__init__(f"{place}{message}", remedies=remedies)
+
+
+class InputError(DataError, ValueError):
+    """Texts or labels passed from Python cannot be used; a `ValueError` as scikit-learn expects."""
 
 
 class ModelError(GlocalError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.errors import DataError
+from glocal.errors import InputError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -30,21 +30,23 @@ def as_texts(X: Any, name: str = "X") -> list[str]:
         name: The argument's name, for messages.
 
     Raises:
-        DataError: X is not a sequence of strings.
+        InputError: X is not a sequence of strings.
     """
     if isinstance(X, str | bytes):
-        raise DataError(f"{name} is a single text; expected a list of texts: [{name}]")
+        raise InputError(f"{name} is a single text; expected a list of texts: [{name}]")
     if hasattr(X, "columns"):
-        raise DataError(
+        raise InputError(
             f"{name} is a table with the columns {', '.join(map(str, X.columns))}; expected texts: "
             f'pass one column, such as {name}["text"]'
         )
+    if hasattr(X, "tocsr"):
+        raise InputError(f"{name} is a sparse matrix; expected a list of texts, not features")
     if isinstance(X, Mapping) or not isinstance(X, Iterable):
-        raise DataError(f"{name} is of type {type(X).__name__}; expected a list of texts")
+        raise InputError(f"{name} is of type {type(X).__name__}; expected a list of texts")
     texts = list(X)
     for row, text in enumerate(texts):
         if not isinstance(text, str):
-            raise DataError(
+            raise InputError(
                 f"{name}[{row}] is {text!r:.60} of type {type(text).__name__}; "
                 "expected a string: remove the row, or use '' for an empty text"
             )
@@ -60,17 +62,17 @@ def as_corpus(X: Any, y: Any, name: str = "X") -> tuple[Corpus, bool]:
         name: The argument's name, for messages.
 
     Raises:
-        DataError: Texts or labels cannot be used.
+        InputError: Texts or labels cannot be used.
     """
     from glocal.data.corpus import Corpus
 
     label_lists = as_label_lists(y)
     kinds = {isinstance(label, int | np.integer) for labels in label_lists for label in labels}
     if len(kinds) > 1:
-        raise DataError("the labels mix strings and whole numbers; use one of the two")
+        raise InputError("the labels mix strings and whole numbers; use one of the two")
     texts = as_texts(X, name)
     if not texts:
-        raise DataError(f"{name} has no texts; expected at least one, with its labels")
+        raise InputError(f"{name} has no texts; expected at least one, with its labels")
     return Corpus.from_texts(texts, label_lists, source=name), kinds == {True}
 
 
@@ -78,12 +80,12 @@ def as_dev_corpus(dev: Any) -> Corpus | None:
     """Return held-out texts and labels, given as a pair, as a corpus.
 
     Raises:
-        DataError: It is not a pair, or its texts or labels cannot be used.
+        InputError: It is not a pair, or its texts or labels cannot be used.
     """
     if dev is None:
         return None
     if not isinstance(dev, tuple | list) or len(dev) != 2:
-        raise DataError(
+        raise InputError(
             f"dev is of type {type(dev).__name__}; expected a pair (texts, labels), as for training"
         )
     texts, labels = dev
@@ -154,10 +156,12 @@ def as_label_lists(y: Any) -> list[list[Any]]:
             (DataFrame), whose column names are.
 
     Raises:
-        DataError: y has another form.
+        InputError: y has another form.
     """
     if y is None:
-        raise DataError("labels are required: y is None; pass for each text the list of its labels")
+        raise InputError(
+            "labels are required: y is None; pass for each text the list of its labels"
+        )
     if hasattr(y, "columns"):
         names = list(y.columns)
         return [[names[column] for column in row] for row in _indicated(y.to_numpy())]
@@ -170,7 +174,7 @@ def as_label_lists(y: Any) -> list[list[Any]]:
 
 def _labels_of(labels: Any, row: int) -> list[Any]:
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
-        raise DataError(
+        raise InputError(
             f"y[{row}] is {labels!r:.60}; expected a list of labels, such as [{labels!r:.30}]"
         )
     # Sets have no order of their own; a fixed one keeps runs repeatable.
@@ -187,7 +191,7 @@ def _columns(matrix: csr_matrix) -> list[list[int]]:
     """Return the columns that hold a 1 in each row of a matrix, which is changed."""
     matrix.eliminate_zeros()
     if not np.all(matrix.data == 1):
-        raise DataError(
+        raise InputError(
             f"an indicator matrix must hold 0 and 1 only; this one also holds {matrix.data.max():g}"
         )
     bounds = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)

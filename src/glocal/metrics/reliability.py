@@ -55,6 +55,21 @@ class ScoreRange:
     observed: float
 
 
+@dataclass(frozen=True)
+class LabelSums:
+    """Number of labels of a document: expected by its probabilities, and observed.
+
+    Attributes:
+        expected: Sum of the probabilities of all labels, mean over the documents.
+        observed: Gold labels that the model knows, mean over the documents.
+        n_documents: Number of documents.
+    """
+
+    expected: float
+    observed: float
+    n_documents: int
+
+
 def score_ranges(scores: NDArray[np.floating], hits: NDArray[np.bool_]) -> list[ScoreRange]:
     """Compare probabilities with outcomes in ranges from 0.001 to 1.
 

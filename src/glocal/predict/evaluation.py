@@ -28,6 +28,7 @@ from glocal.metrics.macro import MacroScores, label_counts, macro_scores
 from glocal.metrics.metric_names import MACRO, MICRO, RANKING, WEIGHTED, MetricName
 from glocal.metrics.reliability import (
     CalibrationError,
+    LabelSums,
     ScoreRange,
     expected_calibration_error,
     score_ranges,
@@ -109,6 +110,8 @@ class EvaluationReport(PartReport):
         n_unseen_gold: Gold labels outside the label space.
         propensity: Constants of the propensity-scored metrics.
         warnings: Notes on how far the numbers can be trusted.
+        label_sums: Number of labels of a document by its probabilities, and observed; None where
+            not every label was scored.
     """
 
     experts: dict[str, PartReport]
@@ -123,6 +126,7 @@ class EvaluationReport(PartReport):
     n_unseen_gold: int
     propensity: Propensity
     warnings: tuple[str, ...]
+    label_sums: LabelSums | None = None
 
     @property
     def n_evaluated(self) -> int:
@@ -174,6 +178,7 @@ class EvaluationReport(PartReport):
                 name: part.calibration and _calibration_dict(part, self.ks)
                 for name, part in parts.items()
             },
+            "label_sums": None if self.label_sums is None else asdict(self.label_sums),
             "warnings": list(self.warnings),
         }
         return {key: _jsonable(value) for key, value in plain.items()}

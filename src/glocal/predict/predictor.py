@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -255,9 +256,10 @@ class Predictor:
         # Not before it is needed: `glocal predict` starts without it.
         from glocal.data.duplicates import near_duplicate_mask
         from glocal.predict.evaluation import evaluate_predictions
+        from glocal.predict.label_sums import label_sums
         from glocal.vocabulary.bands import Bands
 
-        return evaluate_predictions(
+        report = evaluate_predictions(
             found,
             self.labels.encode(corpus),
             counts=self.labels.counts,
@@ -267,6 +269,7 @@ class Predictor:
             threshold=threshold,
             duplicates=None if train is None else near_duplicate_mask(corpus, train),
         )
+        return replace(report, label_sums=label_sums(self, corpus))
 
     def explain(
         self,

@@ -81,6 +81,11 @@ def _ranges(report: EvaluationReport) -> Table:
     head = [Column("probability", "text"), Column("predictions", "count")]
     head += columns("share", "mean", "gold")
     note = "the model's probabilities: their mean, and the share of these labels that is gold"
+    if (sums := report.label_sums) is not None:
+        note += (
+            f"; of all labels of a text they sum to {sums.expected:.2f}, and it has "
+            f"{sums.observed:.2f} gold labels (mean of {sums.n_documents:,} texts)"
+        )
     return Table("Calibration by range", head, rows, note)
 
 
