@@ -162,3 +162,76 @@ def test_tails_narrow_by_q_and_never_vanish():
     shapes = [tuple(head.cluster(n).weight.shape) for n in range(3)]
     assert shapes == [(5, 8), (4, 4), (4, 2)]
     assert all("bias" not in n for n, _ in head.named_parameters() if "project" not in n)
+
+
+def test_label_vectors_start_small_and_only_parameters_are_stored():
+    torch.manual_seed(0)
+    clusters = label_clusters(np.arange(2000, 0, -1), (0.5, 0.5))
+    head = APLC(clusters, width=64)
+    weight = head.cluster(0).weight.detach()
+    assert float(weight.std()) == pytest.approx(0.02, rel=0.02)
+    assert abs(float(weight.mean())) < 1e-3
+    assert head.cluster(1).weight.shape == (1000, 32)  # by default each tail is half as wide
+    names = {"clusters.1.project.0.weight", "clusters.1.project.1.weight"}
+    names |= {"clusters.1.project.1.bias", "gates.weight"}
+    names |= {f"clusters.{number}.weight" for number in range(2)}
+    assert set(head.state_dict()) == names  # by default with a layer norm and without biases
+    assert head.bounds == (0, 1000, 2000)
+    assert head.sizes.tolist() == [1000.0]
+    assert head.sizes.dtype == torch.float32
+
+
+def test_one_cluster_has_no_tails():
+    head = build((1.0,))
+    assert head.n_tails == 0
+    present = head.present(head.rank_gold(GOLD))
+    assert present.shape == (5, 0)
+    assert present.dtype == torch.bool
+    assert head.gate_probabilities(torch.zeros(2, WIDTH)).shape == (2, 0)
+
+
+def test_ranks_of_gold_labels_follow_frequency():
+    head = build((0.5, 0.5))
+    assert head.rank_gold(torch.tensor([[4, 9, -1], [2, 0, 1]])).tolist() == [
+        [0, 1, -1],
+        [2, 5, 11],
+    ]
+
+
+@pytest.mark.parametrize("partition", [(0.5, 0.5), (0.4, 0.3, 0.3)])
+def test_log_odds_are_those_of_the_probabilities(partition):
+    head = build(partition)
+    document = torch.randn(5, WIDTH)
+    labels = torch.arange(len(COUNTS))
+    odds, p = head.log_odds(document, labels), head.probabilities(document, labels).double()
+    torch.testing.assert_close(odds.double(), torch.log(p) - torch.log1p(-p), rtol=1e-4, atol=1e-4)
+    chosen = torch.randint(0, len(COUNTS), (5, 6))
+    torch.testing.assert_close(head.log_odds(document, chosen), odds.gather(1, chosen))
+
+
+def test_probabilities_of_half_precision_layers_are_fp32():
+    head = build((0.4, 0.3, 0.3))
+    document, labels = torch.randn(5, WIDTH), torch.arange(len(COUNTS))
+    exact = head.probabilities(document, labels)
+    half = head.to(torch.bfloat16)
+    for found in (
+        half.probabilities(document.bfloat16(), labels),
+        half.gate_probabilities(document.bfloat16()),
+        half.log_odds(document.bfloat16(), labels),
+    ):
+        assert found.dtype == torch.float32
+    found = half.probabilities(document.bfloat16(), labels)
+    torch.testing.assert_close(found, exact, rtol=0.1, atol=0.05)
+    assert len(found.unique()) > 60  # bf16 probabilities would tie
+
+
+def test_chunks_of_a_loss_stay_within_the_limit(monkeypatch):
+    asked = []
+
+    def chunks(n_labels, *, documents, width, limit):
+        asked.append((n_labels, documents, width, limit))
+        return [slice(0, n_labels)]
+
+    monkeypatch.setattr("glocal.heads.aplc.label_chunks", chunks)
+    build((0.4, 0.3, 0.3)).loss(torch.randn(5, WIDTH), GOLD, torch.ones(5), limit=77)
+    assert asked == [(5, 5, 1, 77), (4, 2, 1, 77), (4, 3, 1, 77)]

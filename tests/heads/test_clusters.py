@@ -88,3 +88,18 @@ def test_priors_are_finite_for_a_label_on_every_document_and_one_on_none():
     priors = cluster_priors(label_clusters(counts, (0.3, 0.3, 0.4)), counts, 10)
     assert np.isfinite(priors.gates).all()
     assert np.isfinite(priors.labels).all()
+
+
+def test_numbers_of_labels_and_tails():
+    clusters = label_clusters(np.arange(10, 0, -1), (0.3, 0.2, 0.5))
+    assert (clusters.n_labels, clusters.n_tails) == (10, 2)
+    assert label_clusters(np.arange(3), (1.0,)).n_tails == 0
+
+
+def test_a_label_on_every_document_has_a_finite_prior_in_a_tail_too():
+    counts = np.array([100, 100, 100])
+    priors = cluster_priors(label_clusters(counts, (0.3, 0.7)), counts, 100)
+    expected = np.log((100.5 / 101) / (0.5 / 101))
+    assert priors.labels[0] == pytest.approx(expected)
+    assert priors.gates.shape == (1,)
+    assert priors.labels.shape == (3,)
