@@ -31,6 +31,8 @@ def test_label_zero_is_a_label():
     assert indices.tolist() == [[1, 0], [0, -1]]
     assert indices.dtype == np.int64
     assert scores.tolist() == [[2, 1], [4, -INF]]
+    indices, _ = sort_topk(np.array([[1, 0, -1]]), np.array([[0.5, 0.9, 1.0]]))
+    assert indices.tolist() == [[0, 1, -1]]
 
 
 def test_keeps_the_first_k():
