@@ -1,4 +1,4 @@
-"""`glocal analyze`: layer sweeps, macro scores by label frequency, costs of output layers."""
+"""`glocal analyze`: layers, label frequencies, output layers, faithfulness of explanations."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from glocal.cli.options import (
     AsJson,
     BatchSize,
     Device,
+    Model,
     Reading,
     parse_numbers,
     reads_files,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="analyze",
-    help="Analyse layers, label frequencies and output layers.",
+    help="Analyse layers, label frequencies, output layers and explanations.",
     no_args_is_help=True,
 )
 app.command()(heads)
@@ -125,6 +126,41 @@ def bands(
     written = [] if out is None else result.write(out, plots=plots)
     console.show(result.to_dict(), result.tables(), as_json=as_json)
     note_files(written)
+
+
+@app.command()
+@reads_files
+def faithfulness(
+    model: Model,
+    file: Annotated[str, argument("Texts to explain.", metavar="FILE")],
+    *,
+    limit: Annotated[
+        int | None, option("Texts to explain, drawn by the seed; all by default.", min=1)
+    ] = None,
+    seed: Annotated[int, option("Random seed.", min=0)] = 0,
+    as_json: AsJson = False,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+    reading: Reading,
+) -> None:
+    """Measure whether the words that explanations name really carry the tags.
+
+    The words named for the best tag of each text (one in five, one to five words) are removed, and
+    what the tag's log-odds lose is compared with the loss by as many random words.
+    """
+    import numpy as np
+
+    from glocal.lab.faithfulness import faithfulness_table, measure_faithfulness, to_dict
+    from glocal.predict.predictor import Predictor
+
+    corpus = read_file(file, **reading)
+    if limit is not None and limit < len(corpus):
+        drawn = np.random.default_rng(seed).permutation(len(corpus))[:limit]
+        corpus = corpus.take(np.sort(drawn))
+    predictor = Predictor.load(model, device=device, batch_size=batch_size)
+    with console.progress_bar("explaining") as progress:
+        rows = measure_faithfulness(predictor, corpus, seed=seed, progress=progress)
+    console.show(to_dict(rows), [faithfulness_table(rows, file)], as_json=as_json)
 
 
 def _series(

@@ -61,6 +61,7 @@ def _listen(settings: ServeSettings) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(_BACKLOG)  # the address is announced before the loop runs
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; choose "

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ class SparseModel:
             Words and word pairs with a weight, strongest first. Their weights and the label's bias
             add up to its log-odds.
         """
-        return contributions(self.vectoriser, self.scorer.label_weights(label), text)
+        return contributions(self.vectoriser, partial(self.scorer.label_weights, label), text)
 
     def save(self, folder: str | Path) -> None:
         """Write the model into a folder of its own, atomically."""

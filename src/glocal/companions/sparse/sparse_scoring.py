@@ -76,13 +76,13 @@ class LinearScorer:
             scores += self.groups.scores(features)
         return scores
 
-    def label_weights(self, label: int) -> NDArray[np.float32]:
-        """Return all weights of one label, (F,)."""
-        weights: NDArray[np.float32] = self.weights[:, [label]].toarray().ravel()
+    def label_weights(self, label: int, features: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Return the weights of one label for some features; the others are not read."""
+        weights: NDArray[np.float32] = self.weights[features][:, [label]].toarray().ravel()
         if self.groups is not None:
             for group in self.groups.of[label]:
                 if group >= 0:
-                    weights += self.groups.weights[:, [group]].toarray().ravel()
+                    weights += self.groups.weights[features][:, [group]].toarray().ravel()
         return weights
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from glocal.companions.sparse.vectoriser import PIECES, TITLE, Part, Vectoriser
 from glocal.companions.sparse.words import first_lines, pieces_of, word_spans
@@ -29,12 +32,14 @@ class Contribution:
     spans: tuple[tuple[int, int], ...]
 
 
-def contributions(vectoriser: Vectoriser, weights: Any, text: str) -> list[Contribution]:
+def contributions(
+    vectoriser: Vectoriser, weights: Callable[[NDArray[np.integer]], Any], text: str
+) -> list[Contribution]:
     """Split a label's score of a text into the contributions of its features.
 
     Args:
         vectoriser: Turns the text into features.
-        weights: (F,) the label's weights.
+        weights: Returns the label's weights of some features.
         text: The text.
 
     Returns:
@@ -42,7 +47,7 @@ def contributions(vectoriser: Vectoriser, weights: Any, text: str) -> list[Contr
         label's bias they add up to its log-odds.
     """
     row = vectoriser.transform([text])
-    parts = row.data * weights[row.indices]
+    parts = row.data * weights(row.indices)
     found: list[Contribution] = []
     offset = 0
     for part in vectoriser.parts:
