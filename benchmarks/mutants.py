@@ -520,6 +520,8 @@ def main() -> None:
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
     for library in ("OMP", "MKL", "OPENBLAS"):
         os.environ[f"{library}_NUM_THREADS"] = "1"
+    # A fork cannot use a GPU that its parent has opened; kernels are run by Triton's interpreter.
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1"}
     _preload()
     results = {}
     for package in arguments.packages:
