@@ -9,6 +9,7 @@ import gzip
 import json
 import lzma
 import random
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -165,6 +166,10 @@ def main():
             if found:
                 sys.stdout.write(json.dumps([seed, *map(str, arguments), found]) + "\n")
     sys.stdout.write(f"{wrong} of {sys.argv[1]} cases went wrong\n")
+    sys.stdout.flush()
+    # Damaged model directories, one for every five inputs.
+    count, first = str(int(sys.argv[1]) // 5), str(start)
+    subprocess.run([sys.executable, "-m", "tests.fuzz_models", count, first], check=False)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ from glocal.data.atomic import exclusive, write_json
 from glocal.data.checksums import CHECKSUMS_FILE, read_checksums
 from glocal.errors import ModelError
 from glocal.predict.predictor import Predictor
-from glocal.storage.integrity import edit_model, model_integrity
+from glocal.storage.integrity import edit_model, model_integrity, update_checksums
 from glocal.storage.model_directory import load_model
 from glocal.tagger import Tagger
+from glocal.vocabulary.label_space import LabelSpace
 from tests.cli.conftest import invoke
 from tests.tiny import tiny_corpus
 
@@ -101,3 +102,12 @@ def test_an_edit_that_fails_changes_nothing(model):
 def test_two_edits_at_once_are_refused(model):
     with exclusive(model), pytest.raises(ModelError, match="another process"), edit_model(model):
         pass
+
+
+def test_labels_of_another_model_are_refused(model):
+    labels = LabelSpace.load(model / "labels.parquet")
+    fewer = [values[1:] for values in (labels.ids, labels.names, labels.descriptions)]
+    LabelSpace(*fewer, labels.parents[1:], labels.counts[1:], 64).save(model / "labels.parquet")
+    update_checksums(model)
+    with pytest.raises(ModelError, match="has 15 labels, but the label space has 14"):
+        load_model(model)

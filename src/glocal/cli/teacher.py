@@ -99,6 +99,7 @@ def _check_no_settings(override: Sequence[str] | None, labels: str | None) -> No
 def _stored(folder: Path) -> tuple[Teacher, LabelSpace]:
     """Return the teacher and the labels of a model directory."""
     from glocal.companions.teacher.teacher_model import Teacher
+    from glocal.storage.integrity import check_model
     from glocal.storage.model_directory import read_labels
 
     if not (folder / Teacher.folder).is_dir():
@@ -106,6 +107,7 @@ def _stored(folder: Path) -> tuple[Teacher, LabelSpace]:
             f"the model {folder} has no teacher; train one with `--recipe treaderxml`, or give "
             "the training file instead of the model"
         )
+    check_model(folder)
     labels = read_labels(folder)
     return Teacher.load(folder / Teacher.folder, labels), labels
 

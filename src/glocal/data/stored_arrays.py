@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+_LARGEST = 1e6  # of a weight
+
 
 def read_array(
     path: Path,
@@ -53,6 +55,19 @@ def check_range(name: str, values: NDArray[Any], low: int, high: int) -> None:
     if values.size and not (low <= values.min() and values.max() < high):
         raise ValueError(
             f"{name} has values from {values.min()} to {values.max()}; expected {low} to {high - 1}"
+        )
+
+
+def check_finite(name: str, values: NDArray[Any]) -> None:
+    """Check that numbers are finite and of a size that weights have.
+
+    Raises:
+        ValueError: One is not.
+    """
+    # The extremes of an array with a NaN are NaN, which no comparison holds for.
+    if values.size and not (values.min() >= -_LARGEST and values.max() <= _LARGEST):
+        raise ValueError(
+            f"{name} has values from {values.min()} to {values.max()}; expected finite weights"
         )
 
 

@@ -21,6 +21,7 @@ from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.config import Recipe
 from glocal.config.expert_names import SPARSE_EXPERT
 from glocal.data.cache import cached
+from glocal.errors import ModelError
 from glocal.log_odds import log_odds
 from glocal.progress import Progress, StagedProgress
 
@@ -151,5 +152,15 @@ class SparseCompanion(Companion):
 
     @classmethod
     def load(cls, folder: Path, labels: LabelSpace) -> SparseCompanion:
-        """Read a model written by `save`; its weights stay on disk until they are used."""
-        return cls(SparseModel.load(folder), labels.counts, labels.n_documents)
+        """Read a model written by `save`; its weights stay on disk until they are used.
+
+        Raises:
+            ModelError: It is damaged, or was trained for other labels.
+        """
+        model = SparseModel.load(folder)
+        if model.n_labels != len(labels):
+            raise ModelError(
+                f"the sparse model in {folder} has {model.n_labels} labels, but the label space "
+                f"has {len(labels)}; copy the model directory again, or train the model again"
+            )
+        return cls(model, labels.counts, labels.n_documents)

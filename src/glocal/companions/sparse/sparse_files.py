@@ -29,7 +29,7 @@ from glocal.companions.sparse.word_features import Vocabulary
 from glocal.config import SparseConfig
 from glocal.config.checking import stored_section
 from glocal.data.atomic import replace_dir, temporary_dir
-from glocal.data.stored_arrays import check_csr, check_range, read_array, read_columns
+from glocal.data.stored_arrays import check_csr, check_finite, check_range, read_array, read_columns
 from glocal.errors import ModelError, NewerFormatError
 
 FORMAT = 3  # 1 had no groups, 2 one group for each label
@@ -86,6 +86,7 @@ def read_model(folder: str | Path) -> tuple[Vectoriser, LinearScorer, SparseConf
             read_array(source / "biases.npy", np.floating),
             _read_groups(source, about),
         )
+        check_finite("biases.npy", scorer.biases)
         config = stored_section(SparseConfig, about["config"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise ModelError(
@@ -131,6 +132,7 @@ def _read_part(source: Path, about: dict[str, Any]) -> Part:
     )
     if len(vocabulary.idf) != len(vocabulary):
         raise ValueError(f"{len(vocabulary.idf)} weights for {len(vocabulary)} words and pairs")
+    check_finite(f"idf-{name}.npy", vocabulary.idf)
     if not (np.diff(vocabulary.pairs) > 0).all():
         raise ValueError(f"pairs-{name}.npy is not sorted")
     check_range(f"pairs-{name}.npy", vocabulary.pairs, 0, len(words) ** 2)
@@ -160,6 +162,7 @@ def _read_matrix(source: Path, name: str, shape: tuple[int, int]) -> Any:
     # scipy wants both kinds of indices of one type; the mapped one must not be copied.
     matrix.indptr = bounds if bounds.max() > np.iinfo(np.int32).max else bounds.astype(np.int32)
     check_csr(name, matrix)
+    check_finite(f"{name}-data.npy", matrix.data)
     return matrix
 
 
