@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from glocal.data.atomic import replace_dir
+from glocal.data.checksums import write_checksums
 from glocal.data.corpus import Corpus
-from glocal.data.tokens import TokenStore, tokenise
+from glocal.data.tokens import TOKENS_FILE, TokenStore, tokenise
 from glocal.errors import DataError
 
 
@@ -12,7 +13,7 @@ class LengthTokenizer:
 
     def __init__(self, vocab_size=1000):
         self.fingerprint = "lengths"
-        self.vocab_size = vocab_size
+        self.vocab_size = self.id_bound = vocab_size
         self.calls = 0
 
     def encode_batch(self, texts, max_length):
@@ -145,3 +146,11 @@ def test_in_memory():
     assert lists(store) == [[1, 2], [], [70_000]]
     assert store.lengths.tolist() == [2, 0, 1]
     assert len(TokenStore.in_memory([])) == 0
+
+
+def test_token_ids_outside_the_vocabulary_are_built_again(entries):
+    tokenise(CORPUS, LengthTokenizer(), max_length=3)
+    (entry,) = entries.iterdir()
+    np.full(4, 1001, np.uint16).tofile(entry / TOKENS_FILE)
+    write_checksums(entry)  # so that only the validation can tell
+    assert lists(tokenise(CORPUS, LengthTokenizer(), max_length=3)) == EXPECTED

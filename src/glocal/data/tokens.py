@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from glocal.arrays import Ints
 from glocal.data.cache import cached
 from glocal.data.corpus import Corpus
+from glocal.data.stored_arrays import check_range, read_array
 from glocal.progress import Progress
 
 FORMAT_VERSION = 2
@@ -36,6 +37,10 @@ class TextTokenizer(Protocol):
     @property
     def vocab_size(self) -> int:
         """Number of token ids."""
+
+    @property
+    def id_bound(self) -> int:
+        """The largest token id plus one."""
 
     def encode_batch(self, texts: list[str], max_length: int) -> list[list[int]]:
         """Return the token ids of each text, special tokens included, at most `max_length`."""
@@ -108,7 +113,7 @@ def tokenise(
         np.save(folder / OFFSETS_FILE, offsets, allow_pickle=False)
 
     def read(entry: Path) -> TokenStore:
-        offsets = np.load(entry / OFFSETS_FILE, allow_pickle=False)
+        offsets = read_array(entry / OFFSETS_FILE, np.int64)
         size = (entry / TOKENS_FILE).stat().st_size
         if len(offsets) != total + 1 or offsets[0] != 0 or np.any(np.diff(offsets) < 0):
             raise ValueError("the offsets are damaged")
@@ -116,7 +121,9 @@ def tokenise(
             raise ValueError(f"{size} bytes of tokens; expected {offsets[-1] * dtype.itemsize}")
         if size == 0:  # an empty file cannot be mapped
             return TokenStore(np.zeros(0, dtype=dtype), offsets)
-        return TokenStore(np.memmap(entry / TOKENS_FILE, dtype=dtype, mode="r"), offsets)
+        tokens = np.memmap(entry / TOKENS_FILE, dtype=dtype, mode="r")
+        check_range("the token ids", tokens, 0, tokenizer.id_bound)
+        return TokenStore(tokens, offsets)
 
     key = [FORMAT_VERSION, corpus.fingerprint(), tokenizer.fingerprint, max_length]
     return cached("tokens", key, write=write, read=read)
