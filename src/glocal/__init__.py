@@ -49,6 +49,13 @@ if TYPE_CHECKING:
     from glocal.tagger import NotFittedError, Tagger
     from glocal.train.listener import TrainListener
     from glocal.train.run import FitResult, fit
+    from glocal.update.label_update import (
+        LabelUpdate,
+        add_labels,
+        merge_labels,
+        remove_labels,
+        rename_labels,
+    )
     from glocal.vocabulary.bands import Band, Bands
     from glocal.vocabulary.concept_choice import ConceptChoice
     from glocal.vocabulary.label_space import LabelSpace
@@ -77,6 +84,7 @@ __all__ = [
     "LabelSpace",
     "LabelSums",
     "LabelTable",
+    "LabelUpdate",
     "MacroScores",
     "MissingExtraError",
     "ModelError",
@@ -100,12 +108,16 @@ __all__ = [
     "TrainingError",
     "Vote",
     "__version__",
+    "add_labels",
     "ensemble_predict",
     "fit",
     "load_recipe",
+    "merge_labels",
     "read_corpus",
     "read_label_table",
     "recipe_names",
+    "remove_labels",
+    "rename_labels",
 ]
 
 _MODULES = {
@@ -134,6 +146,9 @@ _MODULES = {
     "glocal.tagger": "NotFittedError Tagger",
     "glocal.train.listener": "TrainListener",
     "glocal.train.run": "FitResult fit",
+    "glocal.update.label_update": (
+        "LabelUpdate add_labels merge_labels remove_labels rename_labels"
+    ),
     "glocal.vocabulary.bands": "Band Bands",
     "glocal.vocabulary.label_space": "LabelSpace",
 }

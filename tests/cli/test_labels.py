@@ -1,6 +1,7 @@
 """`glocal labels`."""
 
 import json
+import shutil
 
 VOCABULARY = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix : <http://v.example/> .
@@ -40,3 +41,28 @@ def test_convert_names_what_is_wrong(run, tmp_path):
     assert not (tmp_path / "out.jsonl").exists()
     result = run("labels", "convert", source, "-o", tmp_path / "out.xls")
     assert "expected a name ending in .jsonl" in result.stderr
+
+
+def test_labels_of_a_model_change(run, model, tmp_path):
+    copy = shutil.copytree(model, tmp_path / "model")
+    new, examples = tmp_path / "new.jsonl", tmp_path / "examples.jsonl"
+    new.write_text('{"id": "yak", "name": "Yak"}\n')
+    examples.write_text('{"text": "a yak and a yak", "labels": ["yak", "red"]}\n')
+    result = run("labels", "add", copy, new, "--examples", examples, "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert (document["labels"], document["n_examples"]) == (["yak"], 1)
+    again = run("labels", "add", copy, new)
+    assert again.exit_code == 1
+    assert again.stderr.count("\n") == 1
+    assert "the label 'yak' is already in the model" in again.stderr
+    assert "Renamed yak; the model has" in run("labels", "rename", copy, "yak", "ox").stderr
+    assert "Merged ox into red" in run("labels", "merge", copy, "ox", "--into", "red").stderr
+    assert "Removed 1 labels" in run("labels", "remove", copy, "red").stderr
+    shown = run("info", copy)
+    assert "added 1, renamed 1, merged 1, removed 1" in shown.stdout
+
+
+def test_nothing_to_do_is_an_error(run, model):
+    assert "no labels to remove" in run("labels", "remove", model).stderr
+    assert "nothing to change" in run("labels", "rename", model, "red").stderr

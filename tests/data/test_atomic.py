@@ -59,6 +59,18 @@ def test_replace_dir_takes_the_place_of_the_old_one(tmp_path):
     assert names(tmp_path) == ["model"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges folders at once")
+def test_there_is_a_directory_at_every_moment(tmp_path, monkeypatch):
+    final, new = tmp_path / "model", tmp_path / "new"
+    final.mkdir()
+    new.mkdir()
+    (new / "new").write_text("new")
+    monkeypatch.setattr("glocal.data.atomic.os.replace", lambda *paths: pytest.fail("set aside"))
+    replace_dir(new, final)
+    assert names(final) == ["new"]
+    assert names(tmp_path) == ["model"]
+
+
 def test_failed_rename_puts_the_old_directory_back(tmp_path, monkeypatch):
     final = tmp_path / "model"
     final.mkdir()
@@ -71,6 +83,8 @@ def test_failed_rename_puts_the_old_directory_back(tmp_path, monkeypatch):
         real(source, target)
 
     monkeypatch.setattr("glocal.data.atomic.os.replace", fail_for_new)
+    # As on a system where two folders cannot change places at once.
+    monkeypatch.setattr("glocal.data.atomic._exchange", lambda first, second: False)
     new = tmp_path / "new.tmp"
     new.mkdir()
     with pytest.raises(OSError, match="No space"):

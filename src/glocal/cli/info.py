@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+# Kinds of changes in a model's history, as they are shown.
+_PAST = {"add": "added", "remove": "removed", "rename": "renamed", "merge": "merged"}
+
 
 @app.command()
 def info(model: Model, *, as_json: AsJson = False) -> None:
@@ -43,6 +46,7 @@ def _facts(found: ModelInfo) -> dict[str, str]:
         "encoder": recipe.get("encoder", {}).get("name", ""),
         "experts": " + ".join(experts),
         "labels": f"{found.n_labels:,}" + (f" ({unseen:,} without training texts)" * bool(unseen)),
+        "changes": _changes(found),
         "training texts": f"{found.n_documents:,}",
         "size": format_bytes(found.n_bytes),
         "scores": _scores(found),
@@ -53,6 +57,15 @@ def _facts(found: ModelInfo) -> dict[str, str]:
         f"format {found.format_version}",
     }
     return {name: value for name, value in rows.items() if value}
+
+
+def _changes(found: ModelInfo) -> str:
+    """Return how many labels each kind of change was about, in the order they were made first."""
+    counts: dict[str, int] = {}
+    for entry in found.history:
+        kind = str(entry["change"])
+        counts[kind] = counts.get(kind, 0) + len(entry.get("labels", ()))
+    return ", ".join(f"{_PAST.get(kind, kind)} {count:,}" for kind, count in counts.items())
 
 
 def _scores(found: ModelInfo) -> str:

@@ -3,63 +3,62 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glocal.cli import console
-from glocal.cli.corpora import read_label_list
-from glocal.cli.options import AsJson, adds_options
+from glocal.cli.corpora import read_file, read_label_list, read_labels_file
+from glocal.cli.options import AsJson, Device, Model, Reading, adds_options, reads_files
+from glocal.cli.parameters import argument, option
+from glocal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glocal.update.label_update import LabelUpdate
 
 app = typer.Typer(
     name="labels",
+    help="Change the labels of a model; convert vocabularies.",
     no_args_is_help=True,
 )
-
-
-@app.callback()
-def labels() -> None:
-    """Convert vocabularies to label tables."""
 
 
 def _choice(
     *,
     languages: Annotated[
-        str, typer.Option(metavar="CODES", help="Languages of the names, most wanted first.")
+        str, option("Languages of the names, most wanted first.", metavar="CODES")
     ] = "en",
     scheme: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Only concepts of this scheme; may be repeated."),
+        option("Only concepts of this scheme; may be repeated.", metavar="ID"),
     ] = None,
     concept_type: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="ID", help="Only concepts of this type; may be repeated."),
+        option("Only concepts of this type; may be repeated.", "--type", metavar="ID"),
     ] = None,
     branch: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Only this concept and those below; may be repeated."),
+        option("Only this concept and those below; may be repeated.", metavar="ID"),
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Only the ids in this file, one per line.")
+        str | None, option("Only the ids in this file, one per line.", metavar="FILE")
     ] = None,
     exclude_scheme: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="No concepts of this scheme; may be repeated."),
+        option("No concepts of this scheme; may be repeated.", metavar="ID"),
     ] = None,
     exclude_type: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="No concepts of this type; may be repeated."),
+        option("No concepts of this type; may be repeated.", metavar="ID"),
     ] = None,
     exclude_branch: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Not this concept, nor those below; may be repeated."),
+        option("Not this concept, nor those below; may be repeated.", metavar="ID"),
     ] = None,
     exclude: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Not the ids in this file, one per line.")
+        str | None, option("Not the ids in this file, one per line.", metavar="FILE")
     ] = None,
-    deprecated: Annotated[
-        bool, typer.Option("--deprecated", help="Take deprecated concepts too.")
-    ] = False,
+    deprecated: Annotated[bool, option("Take deprecated concepts too.", "--deprecated")] = False,
 ) -> Any:
     """Return the choice of concepts."""
     from glocal.vocabulary.concept_choice import ConceptChoice
@@ -79,18 +78,121 @@ def _choice(
 
 
 @app.command()
+@reads_files
+def add(
+    model: Model,
+    labels: Annotated[
+        str, argument("Label table or vocabulary of the new labels.", metavar="LABELS")
+    ],
+    *,
+    examples: Annotated[
+        str | None, option("Texts that have the new labels.", metavar="FILE")
+    ] = None,
+    train: Annotated[
+        str | None,
+        option("Training texts to compare with [default: those kept in the model]"),
+    ] = None,
+    as_json: AsJson = False,
+    device: Device = "auto",
+    reading: Reading,
+) -> None:
+    """Give a model labels it has never seen.
+
+    Labels without examples are recognised by their names. Other labels keep their scores.
+    """
+    from glocal.update.label_update import add_labels
+
+    table = read_labels_file(labels)
+    assert table is not None
+    shown = read_file(examples, require_labels=True, **reading) if examples else None
+    texts = read_file(train, **reading) if train else None
+    with console.progress_bar("reading examples") as progress:
+        update = add_labels(
+            model, table, examples=shown, train=texts, device=device, progress=progress
+        )
+    _report(update, f"Added {len(update.labels):,} labels", as_json=as_json)
+
+
+@app.command()
+def remove(
+    model: Model,
+    labels: Annotated[list[str] | None, argument("Ids.", metavar="LABEL")] = None,
+    *,
+    listed: Annotated[
+        str | None, option("Ids from a file, one per line.", "--from", metavar="FILE")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove labels from a model."""
+    from glocal.update.label_update import remove_labels
+
+    ids = [*(labels or ()), *(read_label_list(listed) or ())]
+    if not ids:
+        raise ConfigError("no labels to remove; give their ids, or a file of them with --from")
+    update = remove_labels(model, ids)
+    _report(update, f"Removed {len(update.labels):,} labels", as_json=as_json)
+
+
+@app.command()
+def rename(
+    model: Model,
+    label: Annotated[str, argument("Id of the label.", metavar="LABEL")],
+    new_id: Annotated[str | None, argument("Its new id.", metavar="NEW")] = None,
+    *,
+    name: Annotated[str | None, option("Its new name.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a label of a model another id or name."""
+    from glocal.update.label_update import rename_labels
+
+    if new_id is None and name is None:
+        raise ConfigError("nothing to change; give a new id, or a new name with --name")
+    ids = {} if new_id is None else {label: new_id}
+    update = rename_labels(model, ids, names={} if name is None else {label: name})
+    _report(update, f"Renamed {label}", as_json=as_json)
+
+
+@app.command()
+def merge(
+    model: Model,
+    labels: Annotated[list[str], argument("Ids of the labels that disappear.", metavar="LABEL")],
+    *,
+    into: Annotated[str, option("The label that takes their place.", metavar="ID")],
+    as_json: AsJson = False,
+) -> None:
+    """Merge labels of a model into one."""
+    from glocal.update.label_update import merge_labels
+
+    update = merge_labels(model, labels, into=into)
+    _report(update, f"Merged {', '.join(update.labels)} into {into}", as_json=as_json)
+
+
+def _report(update: LabelUpdate, done: str, *, as_json: bool) -> None:
+    if as_json:
+        document = {
+            "path": str(update.path),
+            "change": update.change,
+            "labels": list(update.labels),
+            "n_labels": update.n_labels,
+            "n_examples": update.n_examples,
+        }
+        console.print_json(document)
+    console.note(f"{done}; the model has {update.n_labels:,} labels.")
+
+
+@app.command()
 @adds_options(_choice, "choice")
 def convert(
     vocabulary: Annotated[
         str,
-        typer.Argument(
-            metavar="VOCABULARY", help="SKOS (.ttl, .rdf, .jsonld, .nt), TSV, CSV, JSONL, Parquet."
+        argument(
+            "SKOS (.ttl, .rdf, .jsonld, .nt), TSV, CSV, JSONL, Parquet.", metavar="VOCABULARY"
         ),
     ],
     *,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="Label table to write."),
+        option("Label table to write.", "--out", "-o", metavar="FILE"),
     ],
     as_json: AsJson = False,
     choice: Any,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from glocal.config import Recipe
+from glocal.errors import ModelError
 from glocal.progress import Progress, StagedProgress
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
     from glocal.data.corpus import Corpus
     from glocal.encoders.static import StaticVectors
+    from glocal.vocabulary.label_change import LabelChange
     from glocal.vocabulary.label_space import LabelSpace
     from glocal.vocabulary.label_table import LabelTable
 
@@ -120,6 +122,17 @@ class Companion(ABC):
     def similar_texts(self, text: str) -> TeacherExplanation | None:
         """Return similar training texts and the labels they vote for; by default None."""
         return None
+
+    def with_labels(self, change: LabelChange) -> Self:
+        """Return the companion for other labels; scores of labels that stay are the same.
+
+        Raises:
+            ModelError: It cannot be changed without training it again.
+        """
+        raise ModelError(
+            f"the labels of a model with a {self.folder} cannot be changed; train it again with "
+            "the labels wanted"
+        )
 
     @abstractmethod
     def save(self, folder: Path) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
     from glocal.data.corpus import Corpus
     from glocal.encoders.static import StaticVectors
+    from glocal.vocabulary.label_change import LabelChange
     from glocal.vocabulary.label_space import LabelSpace
     from glocal.vocabulary.label_table import LabelTable
 
@@ -107,6 +108,10 @@ class Companions(tuple[Companion, ...]):
         """Return similar training texts and their labels; None where no companion finds any."""
         found = (c.similar_texts(text) for c in self)
         return next((explanation for explanation in found if explanation is not None), None)
+
+    def with_labels(self, change: LabelChange) -> Companions:
+        """Return the companions for other labels; see `Companion.with_labels`."""
+        return Companions(companion.with_labels(change) for companion in self)
 
     def save(self, folder: Path) -> None:
         """Write each companion into its folder inside a model directory."""

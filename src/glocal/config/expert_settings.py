@@ -135,6 +135,8 @@ class SparseConfig:
         beam: Clusters whose labels use a text as a negative, for each text.
         sample: Random negative texts added for every cluster.
         threshold: Weights smaller than this are dropped.
+        memory: Training texts whose features are stored in the model, to fit labels that are added
+            later (0: none).
     """
 
     pairs: bool = True
@@ -152,6 +154,7 @@ class SparseConfig:
     beam: int = option(10, at_least=1)
     sample: int = option(1000, at_least=0)
     threshold: float = option(0.05, at_least=0)
+    memory: int = option(2000, at_least=0)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ files are removed, the old content stays and the exception is raised.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import json
 import os
@@ -169,8 +170,9 @@ def temporary_dir(final: str | Path) -> Iterator[Path]:
 def replace_dir(tmp: str | Path, final: str | Path) -> None:
     """Replace `final` with the finished directory `tmp`.
 
-    Both must be on the same file system. An old `final` is set aside first and removed last; if the
-    rename fails it is put back.
+    Both must be on the same file system. On Linux the two change places at once, so that there is
+    always a complete directory at `final`. Elsewhere an old `final` is set aside first and removed
+    last; if the rename fails it is put back.
 
     Args:
         tmp: The finished directory.
@@ -179,6 +181,10 @@ def replace_dir(tmp: str | Path, final: str | Path) -> None:
     source, target = Path(tmp), Path(final)
     fsync_tree(source)
     aside: Path | None = None
+    if target.is_dir() and _exchange(source, target):
+        _fsync_folder(target.parent)
+        shutil.rmtree(source, ignore_errors=True)
+        return
     if target.exists():
         aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
         os.replace(target, aside / target.name)
@@ -192,6 +198,17 @@ def replace_dir(tmp: str | Path, final: str | Path) -> None:
     _fsync_folder(target.parent)
     if aside is not None:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Let two paths change places at once; return whether the system can do this."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError, TypeError):  # not Linux
+        return False
+    current, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    done: int = rename(current, os.fsencode(first), current, os.fsencode(second), exchange)
+    return done == 0
 
 
 def fsync_tree(folder: str | Path) -> None:

@@ -4,7 +4,8 @@ The model (`glocal.companions.sparse`) reads raw texts and is fitted before the 
 the best labels of a text and their log-odds travel with the batch. Nothing here is trained by
 gradient: its weight is learnt on dev with the weights of the other experts. A label outside its
 best ones gets the log-odds of the last of them, which it cannot exceed. Labels without a training
-text have their own list of best ones, ranked below most others, so that they too are ranked.
+text have their own list of best ones, ranked below most others, so that they too are ranked; labels
+added after training have another, so that the scores of all others stay as they were.
 """
 
 from __future__ import annotations
@@ -25,19 +26,24 @@ class SparseExpert(Expert):
         name: Name in the recipe, `S`.
         n_labels: Number of labels.
         unseen: (L,) bool, labels without a training text.
+        n_added: Number of labels at the end that were added after training.
     """
 
     labels: Tensor
     unseen: Tensor
+    added: Tensor
     trained = False
     ranks_all = False
 
-    def __init__(self, *, name: str, n_labels: int, unseen: Tensor | None = None) -> None:
+    def __init__(
+        self, *, name: str, n_labels: int, unseen: Tensor | None = None, n_added: int = 0
+    ) -> None:
         super().__init__()
         self.name, self.layers = name, ()
         self.register_buffer("labels", torch.arange(n_labels), persistent=False)
         none = torch.zeros(n_labels, dtype=torch.bool)
         self.register_buffer("unseen", none if unseen is None else unseen, persistent=False)
+        self.register_buffer("added", self.labels >= n_labels - n_added, persistent=False)
 
     def prepare(self, features: Features) -> State:
         """Return the best labels (B, M) and their log-odds (B, M)."""
@@ -53,10 +59,16 @@ class SparseExpert(Expert):
         best, odds = state
         (labels,) = rows
         inside, own = at_labels(best, odds, labels)
-        lowest = odds.min(1, keepdim=True).values
-        known = ~self.unseen[best.clamp(min=0)] | (best < 0)
-        lowest_known = torch.where(known, odds, odds.max()).amin(1, keepdim=True)
-        return torch.where(inside, own, torch.where(self.unseen[labels], lowest, lowest_known))
+        place, empty, highest = best.clamp(min=0), best < 0, odds.max()
+        is_added = self.added[place] & ~empty
+        known = (~self.unseen[place] | empty) & ~is_added
+
+        def lowest(some: Tensor) -> Tensor:
+            return torch.where(some, odds, highest).amin(1, keepdim=True)
+
+        floor = torch.where(self.unseen[labels], lowest(~is_added), lowest(known))
+        floor = torch.where(self.added[labels], lowest(is_added), floor)
+        return torch.where(inside, own, floor)
 
     def suggestions(self, state: State) -> Tensor | None:
         """Return its best labels."""

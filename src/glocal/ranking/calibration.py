@@ -48,11 +48,17 @@ class Calibration:
         if not (self.low > 0 and self.high > 0):
             raise ValueError(f"the factors of a calibration must be above 0: {self}")
 
-    def __call__(self, scores: NDArray[np.floating]) -> Floats32:
+    def __call__(
+        self, scores: NDArray[np.floating], ranks: NDArray[np.floating] | None = None
+    ) -> Floats32:
         """Rescale probabilities; values that are not finite (empty slots) stay as they are.
 
         Scores that decrease along a row still do so afterwards: two that single precision would
         round to the same value are kept apart by its smallest step.
+
+        Args:
+            scores: Probabilities, the best of each document first.
+            ranks: Rank of each, from 1; by default its place.
         """
         values = np.asarray(scores, dtype=np.float32)
         if self == Calibration():
@@ -62,7 +68,8 @@ class Calibration:
         if self.curve is None:
             odds = self.low * rise + self.high * fall + self.shift
         else:
-            odds = self.curve(rise + fall, np.arange(1, values.shape[-1] + 1))
+            places = np.arange(1.0, values.shape[-1] + 1)
+            odds = self.curve(rise + fall, places if ranks is None else ranks)
         scaled = np.maximum(sigmoid(odds), _CLIP[0]).astype(np.float32)
         _keep_apart(scaled, values)
         return np.where(finite, scaled, values)
@@ -83,8 +90,17 @@ class Calibration:
 
 
 def calibrate(predictions: Predictions, calibration: Calibration) -> Predictions:
-    """Return the predictions with calibrated scores; those of experts are left as they are."""
-    return replace(predictions, scores=calibration(predictions.scores))
+    """Return the predictions with calibrated scores; those of experts are left as they are.
+
+    Ranks are counted among the labels of the training, on which the calibration was fitted: labels
+    added later do not change the probabilities of others.
+    """
+    ranks: NDArray[np.float64] | None = None
+    labels = predictions.labels
+    if labels is not None and labels.n_added:
+        added = predictions.indices >= len(labels) - labels.n_added
+        ranks = np.cumsum(~added, axis=-1, dtype=np.float64) + added
+    return replace(predictions, scores=calibration(predictions.scores, ranks))
 
 
 class CalibrationPairs:

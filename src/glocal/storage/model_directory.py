@@ -7,6 +7,7 @@ model.safetensors   all weights; of several members, members/0/model.safetensors
                     of words alone has neither these nor an encoder
 teacher/  sparse/   the texts a teacher looks similar ones up in, the sparse expert's weights
 metrics.json        train_log.jsonl        README.md (a model card)
+history.jsonl       changes made after training, one for each line
 checksums.json      of every file that prediction reads, checked when a model is loaded
 """
 
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from glocal._version import __version__
 from glocal.config import recipe_to_mapping, to_toml
 from glocal.config.resolve import ResolvedRecipe, resolved_from_mapping
-from glocal.data.atomic import replace_dir, temporary_dir
+from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
 from glocal.errors import (
     ConfigError,
     MissingExtraError,
@@ -35,7 +36,7 @@ from glocal.errors import (
 )
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.decision import Decision
-from glocal.storage.integrity import check_model, update_checksums
+from glocal.storage.integrity import check_model, edit_model, update_checksums
 from glocal.storage.model_card import model_card
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -45,6 +46,18 @@ if TYPE_CHECKING:
     from glocal.ranking.document_ranker import DocumentRanker
 
 FORMAT_VERSION = 3
+HISTORY = "history.jsonl"
+# Everything `_write` writes, except for the companions' folders.
+_WRITTEN = (
+    "glocal.toml",
+    "labels.parquet",
+    "tokenizer.json",
+    "encoder",
+    "model.safetensors",
+    "members",
+    "metrics.json",
+    "README.md",
+)
 
 
 @dataclass
@@ -82,6 +95,46 @@ def save_model(path: str | Path, model: StoredModel, *, log: Path | None = None)
             f"cannot write the model directory {target}: {error.strerror or error}; "
             "nothing there was changed"
         ) from error
+
+
+def rewrite_model(path: str | Path, model: StoredModel, *, change: Mapping[str, Any]) -> None:
+    """Replace a stored model by a changed one, all at once, and keep its other files.
+
+    Args:
+        path: The model directory.
+        model: The changed model.
+        change: What was changed, for the model's history.
+
+    Raises:
+        ModelError: Another process writes to the model, or it cannot be written; the old model
+            stays.
+    """
+    with edit_model(path) as folder:
+        # What is written again must not be written into the files of the old model.
+        for name in (*_WRITTEN, *(companion.folder for companion in model.companions or ())):
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
+        _write(folder, model)
+        line = json.dumps({"time": _now(), "version": __version__, **change}, ensure_ascii=False)
+        with atomic_write(folder / HISTORY) as file:
+            file.write(("".join([*_history_lines(Path(path)), f"{line}\n"])).encode())
+
+
+def read_history(path: str | Path) -> list[dict[str, Any]]:
+    """Return the changes made to a model after its training, oldest first."""
+    with _damaged(Path(path)):
+        return [json.loads(line) for line in _history_lines(Path(path))]
+
+
+def _history_lines(folder: Path) -> list[str]:
+    file = folder / HISTORY
+    return file.read_text("utf-8").splitlines(keepends=True) if file.is_file() else []
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def load_model(path: str | Path) -> StoredModel:
@@ -129,7 +182,7 @@ def _load_system(
     from glocal.systems.system import LabelStatistics
 
     vectors = companions.label_vectors(blank=True)
-    statistics = LabelStatistics(labels.counts, labels.n_documents, vectors)
+    statistics = LabelStatistics(labels.counts, labels.n_documents, vectors, n_added=labels.n_added)
     return load_weights(folder, recipe, statistics, tokenizer)
 
 
@@ -169,7 +222,7 @@ def _write(folder: Path, model: StoredModel) -> None:
     settings = {
         "format_version": FORMAT_VERSION,
         "library_version": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": _now(),
         "calibration": model.calibration.to_mapping(),
         "combination": model.system.combination.to_mapping(),
         "tokenizer": model.tokenizer.facts_mapping(),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from glocal.data.cache_contents import folder_size
 from glocal.storage.integrity import Integrity, model_integrity
-from glocal.storage.model_directory import read_labels, read_metrics, read_settings
+from glocal.storage.model_directory import (
+    read_history,
+    read_labels,
+    read_metrics,
+    read_settings,
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class ModelInfo:
         decision: Stored threshold or rule for the default tags; empty if there is none.
         metrics: Scores measured at the end of training.
         integrity: Files with a stored checksum, and those of them that changed.
+        history: Changes made after training, oldest first.
     """
 
     path: str
@@ -45,6 +51,7 @@ class ModelInfo:
     decision: Mapping[str, Any]
     metrics: Mapping[str, Any]
     integrity: Integrity
+    history: Sequence[Mapping[str, Any]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return nested mappings and lists, for JSON."""
@@ -73,4 +80,5 @@ def model_info(path: str | Path) -> ModelInfo:
         decision=settings.get("decision", {}),
         metrics=read_metrics(folder),
         integrity=model_integrity(folder),
+        history=read_history(folder),
     )

@@ -53,7 +53,10 @@ class ExpertBuilder:
             return TeacherExpert(name=spec.name, bias=self.bias)
         if spec.kind == SPARSE_EXPERT:
             unseen = torch.from_numpy(np.asarray(self.statistics.counts) == 0)
-            return SparseExpert(name=spec.name, n_labels=len(self.bias), unseen=unseen)
+            n_added = self.statistics.n_added
+            return SparseExpert(
+                name=spec.name, n_labels=len(self.bias), unseen=unseen, n_added=n_added
+            )
         common["text"] = self._text(spec.layers)
         if spec.kind == "A":
             return LabelAttentionExpert(recipe.attention, layer=spec.layers[0], **common)

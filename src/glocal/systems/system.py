@@ -43,6 +43,7 @@ class LabelStatistics:
     teacher_vectors: np.ndarray | None = None  # (T, D) of the teacher's labels
     texts: Sequence[str] | None = None  # (L,) names and descriptions, where a recipe uses them
     text_vectors: Mapping[int, np.ndarray] | None = None  # layer → (L, H), encoded from the texts
+    n_added: int = 0  # labels at the end that were added after training
 
     @property
     def n_labels(self) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glocal.arrays import Ints
+from glocal.arrays import Bools, Ints
 from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
 from glocal.data.stored_arrays import check_range, read_columns
@@ -48,7 +48,7 @@ class LabelSpace:
     """The labels a model knows.
 
     Args:
-        ids: Ids of the labels, sorted.
+        ids: Ids of the labels, sorted; labels added after training come last.
         names: Their names; the id of a label without one.
         descriptions: Their descriptions, empty strings for none.
         parents: For each label, the ids of the labels right above it, in the space or not.
@@ -56,6 +56,7 @@ class LabelSpace:
         n_documents: Number of training texts.
         alt_names: For each label, its other names; none by default.
         notations: Their codes in a classification, empty strings for none.
+        n_added: Number of labels at the end that were added after training.
 
     Example:
         >>> from glocal import Corpus, LabelSpace
@@ -71,6 +72,7 @@ class LabelSpace:
     n_documents: int
     alt_names: list[tuple[str, ...]] = field(default_factory=list, repr=False)
     notations: list[str] = field(default_factory=list, repr=False)
+    n_added: int = 0
 
     def __post_init__(self) -> None:
         self.alt_names = self.alt_names or [()] * len(self.ids)
@@ -139,6 +141,11 @@ class LabelSpace:
         """Column of each label."""
         return {id_: column for column, id_ in enumerate(self.ids)}
 
+    @property
+    def added(self) -> Bools:
+        """(L,) whether each label was added after training."""
+        return np.arange(len(self)) >= len(self) - self.n_added
+
     def encode(self, corpus: Corpus) -> Any:
         """Return the labels of a corpus as a sparse matrix of ones.
 
@@ -165,7 +172,8 @@ class LabelSpace:
         columns = (self.ids, *about, self.notations)
         arrays = [pa.array(column, f.type) for column, f in zip(columns, SCHEMA, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=SCHEMA)
-        table = table.replace_schema_metadata({"n_documents": str(self.n_documents)})
+        numbers = {"n_documents": str(self.n_documents), "n_added": str(self.n_added)}
+        table = table.replace_schema_metadata(numbers)
         with atomic_write(path) as file:
             pq.write_table(table, file)
 
@@ -181,12 +189,14 @@ class LabelSpace:
             table = read_columns(
                 Path(path), pa.schema([field for field in SCHEMA if field.name not in absent])
             )
-            n_documents = int((table.schema.metadata or {})[b"n_documents"])
+            metadata = table.schema.metadata or {}
+            n_documents, n_added = int(metadata[b"n_documents"]), int(metadata.get(b"n_added", 0))
             ids = table.column("id").to_pylist()
             # `to_numpy` would import pandas, where there is one.
             counts = np.array(table.column("count").to_pylist(), dtype=np.int64)
             if not 0 < len(ids) == len(set(ids)):
                 raise ValueError("the labels are not distinct, or there are none")
+            check_range("the number of added labels", np.array([n_added]), 0, len(ids))
             check_range("the counts of texts", np.append(counts, n_documents), 0, _MOST_TEXTS)
         except FileNotFoundError as error:
             raise DataError("no such file of labels", path=path) from error
@@ -206,6 +216,7 @@ class LabelSpace:
             n_documents,
             [tuple(names) for names in columns.get("alt_names", ())],
             columns.get("notation", []),
+            n_added,
         )
 
 

@@ -56,6 +56,23 @@ def held_out_texts(labels: Any, *, seed: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
+class Scaling:
+    """Turns margins into log-odds.
+
+    Args:
+        slope: Factor of the margin.
+        shift: Constant added to it.
+        likeness: Factor of the likeness to a label's mean text.
+        frequency: Factors of the logarithm of a label's texts and its square.
+    """
+
+    slope: float
+    shift: float
+    likeness: float = 0.0
+    frequency: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
 class LabelEvidence:
     """What is known of labels besides their trained weights.
 
@@ -69,8 +86,13 @@ class LabelEvidence:
 
     def by_frequency(self) -> NDArray[np.float64]:
         """Return (L, 2) the logarithm of each label's texts and its square."""
-        logs = np.log(np.maximum(self.counts, FEWEST_TEXTS))
-        return np.stack([logs, logs**2], axis=1)
+        return frequency_terms(self.counts)
+
+
+def frequency_terms(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return (L, 2) the logarithm of each label's texts and its square."""
+    logs = np.log(np.maximum(counts, FEWEST_TEXTS))
+    return np.stack([logs, logs**2], axis=1)
 
 
 def calibrate(
@@ -80,7 +102,7 @@ def calibrate(
     *,
     evidence: LabelEvidence | None = None,
     threads: int,
-) -> LinearScorer:
+) -> tuple[LinearScorer, Scaling]:
     """Rescale a scorer so that its margins become log-odds.
 
     Each part of a score has a slope of its own, as what it tells differs from one corpus to the
@@ -94,6 +116,9 @@ def calibrate(
         gold: (n, ≥ L) CSR matrix of their labels.
         evidence: Mean texts and frequencies of the labels; without it only margins are rescaled.
         threads: Number of threads.
+
+    Returns:
+        The scorer, and the scaling of the labels' own weights.
     """
     best, margins = top_labels(scorer, features, BEST_LABELS, threads=threads)
     there = best >= 0
@@ -105,10 +130,13 @@ def calibrate(
     shared = _group_margins(scorer.groups, features, rows, labels)
     parts = [margins[there] - shared.sum(axis=1), *shared.T]
     if evidence is None:
-        return _rescaled(scorer, _fit(np.stack(parts, axis=1), hits))
+        found = _fit(np.stack(parts, axis=1), hits)
+        return _rescaled(scorer, found), Scaling(found.slopes[0], found.shift)
     parts.append(_margins(evidence.profiles, features, rows, labels))
     found = _fit(np.stack(parts, axis=1), hits, evidence.by_frequency()[labels])
-    return _with_evidence(_rescaled(scorer, found), evidence, found)
+    logs, squares = found.free.tolist()
+    scaling = Scaling(found.slopes[0], found.shift, found.slopes[-1], (logs, squares))
+    return _with_evidence(_rescaled(scorer, found), evidence, found), scaling
 
 
 def _rescaled(scorer: LinearScorer, found: _Scaling) -> LinearScorer:

@@ -28,6 +28,7 @@ from glocal.progress import Progress, StagedProgress
 if TYPE_CHECKING:
     from glocal.companions.sparse.word_weights import Contribution
     from glocal.data.corpus import Corpus
+    from glocal.vocabulary.label_change import LabelChange
     from glocal.vocabulary.label_space import LabelSpace
 
 _BEST = 200  # labels of each text whose log-odds are kept
@@ -46,6 +47,8 @@ class SparseCompanion(Companion):
         model: Scores labels.
         counts: (L,) training texts of each label.
         n_documents: Number of training texts, for the prior of texts without a known word.
+        n_added: Number of labels at the end that were added after training. They have a list of
+            best ones of their own, so that they do not displace others from theirs.
     """
 
     folder: ClassVar[str] = "sparse"
@@ -54,6 +57,7 @@ class SparseCompanion(Companion):
     model: SparseModel
     counts: np.ndarray
     n_documents: int = 0
+    n_added: int = 0
 
     @classmethod
     def is_used_by(cls, recipe: Recipe) -> bool:
@@ -92,9 +96,14 @@ class SparseCompanion(Companion):
 
     @property
     def unseen(self) -> np.ndarray:
-        """(L,) bool: labels without a training text."""
-        unseen: np.ndarray = np.asarray(self.counts) == 0
+        """(L,) bool: labels without a training text, other than those added later."""
+        unseen: np.ndarray = (np.asarray(self.counts) == 0) & ~self.added
         return unseen
+
+    @property
+    def added(self) -> np.ndarray:
+        """(L,) bool: labels added after training."""
+        return np.arange(len(self.counts)) >= len(self.counts) - self.n_added
 
     def features(
         self,
@@ -104,7 +113,8 @@ class SparseCompanion(Companion):
         progress: Progress | None = None,
     ) -> Arrays:
         """Return the best labels of a corpus's documents, among those allowed, with log-odds."""
-        width = min(_BEST, self.model.n_labels) + min(_BEST_UNSEEN, int(self.unseen.sum()))
+        width = min(_BEST, self.model.n_labels - self.n_added)
+        width += min(_BEST_UNSEEN, int(self.unseen.sum())) + min(_BEST, self.n_added)
         labels = np.full((len(corpus), width), -1, dtype=np.int32)
         odds = np.zeros((len(corpus), width), dtype=np.float32)
         for start in range(0, len(corpus), _CHUNK):
@@ -125,18 +135,26 @@ class SparseCompanion(Companion):
     def _features(
         self, texts: Sequence[str], *, allowed: np.ndarray | None, threads: int
     ) -> Arrays:
-        width = min(_BEST, self.model.n_labels)
+        trained = ~self.added
+        width = min(_BEST, int(trained.sum()))
+        within = trained if allowed is None else trained & allowed
+        restricted = self.n_added or allowed is not None
         labels, probabilities = self.model.topk(
-            texts, width, allowed=allowed, prior=self.prior, threads=threads
+            texts, width, allowed=within if restricted else None, prior=self.prior, threads=threads
         )
-        if (unseen := self.unseen).any():
-            some = unseen if allowed is None else unseen & allowed
+        for some, most in ((self.unseen, _BEST_UNSEEN), (self.added, _BEST)):
+            if not some.any():
+                continue
             rare, rare_probabilities = self.model.topk(
-                texts, min(_BEST_UNSEEN, int(unseen.sum())), allowed=some, threads=threads
+                texts,
+                min(most, int(some.sum())),
+                allowed=some if allowed is None else some & allowed,
+                threads=threads,
             )
             # Each label is listed once; the place of one that is there already is left empty.
-            there = (rare[:, :, None] == labels[:, None, :]).any(axis=2)
-            rare_probabilities = np.where(there, probabilities[:, :1], rare_probabilities)
+            there = (rare[:, :, None] == labels[:, None, :]).any(axis=2) | (rare < 0)
+            highest = probabilities.max(axis=1, keepdims=True)
+            rare_probabilities = np.where(there, highest, rare_probabilities)
             labels = np.concatenate([np.where(there, -1, rare), labels], axis=1)
             probabilities = np.concatenate([rare_probabilities, probabilities], axis=1)
         odds = log_odds(probabilities, _CLIP).astype(np.float32)
@@ -145,6 +163,12 @@ class SparseCompanion(Companion):
     def word_contributions(self, text: str, label: int) -> list[Contribution]:
         """Return the words and word pairs with a weight for a label, strongest first."""
         return self.model.explain(text, label)
+
+    def with_labels(self, change: LabelChange) -> SparseCompanion:
+        """Return the companion for other labels; new ones are fitted or scored by their names."""
+        model = self.model.with_labels(change)
+        after = change.after
+        return SparseCompanion(model, after.counts, after.n_documents, after.n_added)
 
     def save(self, folder: Path) -> None:
         """Write the model."""
@@ -163,4 +187,4 @@ class SparseCompanion(Companion):
                 f"the sparse model in {folder} has {model.n_labels} labels, but the label space "
                 f"has {len(labels)}; copy the model directory again, or train the model again"
             )
-        return cls(model, labels.counts, labels.n_documents)
+        return cls(model, labels.counts, labels.n_documents, labels.n_added)

@@ -7,6 +7,7 @@
     weights-*.npy      the CSR matrix (features, labels): values, columns, bounds
     biases.npy         (labels,)
     groups-*.npy       where labels have groups: their CSR matrix, and the groups of each label
+    sample-*.npy       the CSR matrix of the features of some training texts, for labels added later
 
 Weights are memory-mapped when a model is loaded: opening it is quick, and several processes share
 one copy.
@@ -23,6 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glocal.companions.sparse.new_labels import TrainingMemory
+from glocal.companions.sparse.platt import Scaling
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer
 from glocal.companions.sparse.vectoriser import Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
@@ -42,7 +45,11 @@ _MATRIX: dict[str, type[np.generic]] = {
 
 
 def write_model(
-    folder: str | Path, vectoriser: Vectoriser, scorer: LinearScorer, config: SparseConfig
+    folder: str | Path,
+    vectoriser: Vectoriser,
+    scorer: LinearScorer,
+    config: SparseConfig,
+    memory: TrainingMemory | None = None,
 ) -> None:
     """Write a model to a folder atomically."""
     with temporary_dir(folder) as temporary:
@@ -65,11 +72,21 @@ def write_model(
             "n_groups": 0 if scorer.groups is None else scorer.groups.weights.shape[1],
             "group_levels": 0 if scorer.groups is None else scorer.groups.of.shape[1],
         }
+        if memory is not None:
+            _write_matrix(temporary, "sample", memory.sample)
+            about["memory"] = {
+                "margins": asdict(memory.margins),
+                "names": asdict(memory.names),
+                "n_texts": memory.n_texts,
+                "n_sample": memory.sample.shape[0],
+            }
         (temporary / "sparse.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         replace_dir(temporary, folder)
 
 
-def read_model(folder: str | Path) -> tuple[Vectoriser, LinearScorer, SparseConfig]:
+def read_model(
+    folder: str | Path,
+) -> tuple[Vectoriser, LinearScorer, SparseConfig, TrainingMemory | None]:
     """Read a model written by `write_model`.
 
     Raises:
@@ -88,13 +105,14 @@ def read_model(folder: str | Path) -> tuple[Vectoriser, LinearScorer, SparseConf
         )
         check_finite("biases.npy", scorer.biases)
         config = stored_section(SparseConfig, about["config"])
+        memory = _read_memory(source, about)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise ModelError(
             f"{source}: not a readable sparse model ({str(error).splitlines()[0]:.120}); copy the "
             "folder again, or train the model again"
         ) from error
     _check_sizes(vectoriser, scorer, about, source)
-    return vectoriser, scorer, config
+    return vectoriser, scorer, config, memory
 
 
 def _check_format(about: dict[str, Any], source: Path) -> None:
@@ -147,6 +165,22 @@ def _read_groups(source: Path, about: dict[str, Any]) -> LabelGroups | None:
     of = read_array(source / "groups-of.npy", np.integer)
     check_range("groups-of.npy", of, -1, n_groups)  # -1: a label without training texts
     return LabelGroups(matrix, of.reshape(-1, about.get("group_levels", 1)))
+
+
+def _read_memory(source: Path, about: dict[str, Any]) -> TrainingMemory | None:
+    """Read what the model keeps of its training; older models have none."""
+    kept = about.get("memory")
+    if kept is None:
+        return None
+    sample = _read_matrix(source, "sample", (kept["n_sample"], about["n_features"]))
+    margins, names = (_scaling(kept[name]) for name in ("margins", "names"))
+    return TrainingMemory(margins, names, int(kept["n_texts"]), sample)
+
+
+def _scaling(stored: dict[str, Any]) -> Scaling:
+    slope, shift, likeness = (float(stored[name]) for name in ("slope", "shift", "likeness"))
+    logs, squares = map(float, stored["frequency"])
+    return Scaling(slope, shift, likeness, (logs, squares))
 
 
 def _read_matrix(source: Path, name: str, shape: tuple[int, int]) -> Any:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.label_profiles import label_profiles
-from glocal.companions.sparse.platt import LabelEvidence, calibrate, held_out_texts
+from glocal.companions.sparse.new_labels import (
+    NewScorers,
+    TrainingMemory,
+    fit_new_labels,
+    sample_rows,
+)
+from glocal.companions.sparse.platt import LabelEvidence, Scaling, calibrate, held_out_texts
 from glocal.companions.sparse.sparse_files import read_model, write_model
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 from glocal.companions.sparse.sparse_training import LinearTrainer
@@ -29,13 +36,15 @@ from glocal.companions.sparse.vectoriser import Vectoriser, settled
 from glocal.companions.sparse.word_weights import Contribution, contributions
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
-from glocal.errors import DataError
+from glocal.errors import DataError, ModelError, Remedy
 from glocal.log_odds import sigmoid
 from glocal.progress import StagedProgress
+from glocal.vocabulary.label_change import LabelChange
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_text import name_forms, telling_name
 
 _LARGEST_LOGIT = np.float32(16)
+_GIVEN_TEXTS = 20_000  # most training texts that new labels are fitted against
 
 
 class SparseModel:
@@ -45,10 +54,18 @@ class SparseModel:
         vectoriser: Turns texts into features.
         scorer: Gives log-odds of labels.
         config: The settings it was trained with.
+        memory: What it keeps of its training for labels added later; older models have none.
     """
 
-    def __init__(self, vectoriser: Vectoriser, scorer: LinearScorer, config: SparseConfig) -> None:
+    def __init__(
+        self,
+        vectoriser: Vectoriser,
+        scorer: LinearScorer,
+        config: SparseConfig,
+        memory: TrainingMemory | None = None,
+    ) -> None:
         self.vectoriser, self.scorer, self.config = vectoriser, scorer, config
+        self.memory = memory
 
     @classmethod
     def fit(
@@ -106,11 +123,17 @@ class SparseModel:
         if scorer.groups is not None:
             profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)
             evidence = LabelEvidence(profiles, np.bincount(own.indices, minlength=own.shape[1]))
-        scorer = calibrate(scorer, *held_out, evidence=evidence, threads=threads)
-        if config.name_weight and (np.diff(gold.tocsc().indptr) == 0).any():
-            features = _together(features, held_out[0], kept, held)
-            scorer = score_unseen(scorer, vectoriser, name_forms(labels), features, gold, seed=seed)
-        return cls(vectoriser, scorer, config)
+        scorer, margins = calibrate(scorer, *held_out, evidence=evidence, threads=threads)
+        sample = features[sample_rows(features.shape[0], config.memory, seed=seed)]
+        names = Scaling(0.0, float(scorer.biases.min()))
+        if config.name_weight:
+            if (np.diff(gold.tocsc().indptr) == 0).any():
+                features, own = _together(features, held_out[0], kept, held), gold
+            scorer, names = score_unseen(
+                scorer, vectoriser, name_forms(labels), features, own, seed=seed
+            )
+        memory = TrainingMemory(margins, names, len(train), sample)
+        return cls(vectoriser, scorer, config, memory)
 
     @property
     def n_labels(self) -> int:
@@ -151,6 +174,68 @@ class SparseModel:
                 logits[row] = odds[best]
         return indices, _probability(logits)
 
+    def with_labels(self, change: LabelChange) -> SparseModel:
+        """Return the model for other labels; the scores of those that stay are the same.
+
+        Raises:
+            ModelError: Labels with examples are added, and no training texts are at hand.
+        """
+        from scipy.sparse import hstack
+
+        scorer = self.scorer
+        weights, biases = scorer.weights @ change.columns, scorer.biases @ change.columns
+        groups = scorer.groups
+        kept = change.columns.argmax(axis=0)  # the label with the largest share
+        of = None if groups is None else groups.of[np.asarray(kept).ravel()]
+        if change.n_new:
+            new = self._fit_new(change)
+            weights = hstack([weights, new.weights], format="csr")
+            biases = np.concatenate([biases, new.biases])
+            of = (
+                None
+                if of is None
+                else np.concatenate([of, np.full((change.n_new, of.shape[1]), -1, of.dtype)])
+            )
+        if groups is not None:
+            assert of is not None
+            groups = replace(groups, of=of)
+        changed = LinearScorer(weights.tocsr(), np.asarray(biases, dtype=np.float32), groups)
+        changed.weights.sort_indices()
+        return SparseModel(self.vectoriser, changed, self.config, self.memory)
+
+    def _fit_new(self, change: LabelChange) -> NewScorers:
+        if self.memory is None:
+            raise ModelError(
+                "the model was written by an earlier version and lacks what new labels need; "
+                "train it again"
+            )
+        gold = change.example_labels
+        if change.train is None and gold.nnz and not self.memory.sample.shape[0]:
+            raise ModelError(
+                "the model was trained with sparse.memory=0 and keeps no training texts to fit "
+                "labels against",
+                remedies=[Remedy("train", "give the training texts", value="…")],
+            )
+        new = range(len(change.after) - change.n_new, len(change.after))
+        forms = name_forms(change.after)
+        examples = [] if change.examples is None else list(change.examples.texts())
+        threads = n_threads(0)
+        others = None
+        if change.train is not None:
+            rows = sample_rows(len(change.train), _GIVEN_TEXTS, seed=0)
+            texts = list(change.train.take(rows).texts())
+            others = self.vectoriser.transform(texts, threads=threads)
+        return fit_new_labels(
+            self.vectoriser,
+            self.memory,
+            self.config,
+            names=[telling_name(change.after.names[label]) for label in new],
+            name_forms=[forms[label] for label in new],
+            examples=self.vectoriser.transform(examples, threads=threads),
+            gold=gold,
+            others=others,
+        )
+
     def explain(self, text: str, label: int) -> list[Contribution]:
         """Return the words that speak for a label or against it.
 
@@ -166,7 +251,7 @@ class SparseModel:
 
     def save(self, folder: str | Path) -> None:
         """Write the model into a folder of its own, atomically."""
-        write_model(folder, self.vectoriser, self.scorer, self.config)
+        write_model(folder, self.vectoriser, self.scorer, self.config, self.memory)
 
     @classmethod
     def load(cls, folder: str | Path) -> SparseModel:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.platt import BEST_LABELS, fit_scaling
+from glocal.companions.sparse.platt import BEST_LABELS, Scaling, fit_scaling
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 from glocal.companions.sparse.vectoriser import PIECES, Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
@@ -105,7 +105,7 @@ def score_unseen(
     gold: Any,
     *,
     seed: int = 0,
-) -> LinearScorer:
+) -> tuple[LinearScorer, Scaling]:
     """Give labels without a training text the weights of their names.
 
     Args:
@@ -115,29 +115,57 @@ def score_unseen(
         features: (n, F) CSR matrix of training texts.
         gold: (n, L) CSR matrix of their labels.
         seed: Random seed of the texts and labels used.
+
+    Returns:
+        The scorer, and the scaling of name matches; its shift is the bias of a label that is
+        expected in no text.
     """
     counts = np.bincount(gold.indices, minlength=gold.shape[1])
     unseen = np.flatnonzero(counts == 0)
-    if not len(unseen):
-        return scorer
     rng = np.random.default_rng([seed, 2])
     texts = np.sort(rng.permutation(features.shape[0])[:CALIBRATION_TEXTS])
     slope, shift = _scaling(vectoriser, names, features[texts], gold[texts], counts, rng=rng)
+    # Without evidence a label without texts must not rank above one that has some.
+    lowest = min(shift, float(scorer.biases[counts > 0].min(initial=shift)))
+    scaling = Scaling(slope, lowest)
+    if not len(unseen):
+        return scorer, scaling
     from scipy.sparse import csr_matrix
 
-    named = name_features(vectoriser, [names[label] for label in unseen.tolist()]).tocsr()
-    named *= np.float32(slope)
-    expected = _expected_texts(LinearScorer(named, _constant(shift, len(unseen))), features[texts])
+    named, expected = name_scores(
+        vectoriser,
+        [names[label] for label in unseen.tolist()],
+        Scaling(slope, shift),
+        features[texts],
+    )
     expected *= features.shape[0] / len(texts)
     biases = scorer.biases.copy()
-    # Without evidence a label without texts must not rank above one that has some.
-    lowest = min(shift, float(biases[counts > 0].min(initial=shift)))
     biases[unseen] = lowest - np.log1p(expected)
     entries = named.tocoo()
     added = csr_matrix((entries.data, (entries.row, unseen[entries.col])), scorer.weights.shape)
     weights = (scorer.weights + added).tocsr()
     weights.sort_indices()
-    return replace(scorer, weights=weights, biases=biases)
+    return replace(scorer, weights=weights, biases=biases), scaling
+
+
+def name_scores(
+    vectoriser: Vectoriser, names: Sequence[str], scaling: Scaling, features: Any
+) -> tuple[Any, NDArray[np.float64]]:
+    """Return the weights of names, and the texts that are expected to have each label by them.
+
+    Args:
+        vectoriser: Turns names into features.
+        names: Names of labels, empty for none.
+        scaling: Scaling of name matches.
+        features: (n, F) CSR matrix of texts.
+
+    Returns:
+        (F, names) float32 CSR matrix, and (names,) numbers of texts.
+    """
+    named = name_features(vectoriser, names).tocsr()
+    named *= np.float32(scaling.slope)
+    scorer = LinearScorer(named, _constant(scaling.shift, len(names)))
+    return named, _expected_texts(scorer, features)
 
 
 def _scaling(
@@ -168,7 +196,9 @@ def _scaling(
         return usual
     slope, shift = fit_scaling(scores[there], hits)
     together = max(0.5, float((counts == 1).sum()))
-    return slope, shift + math.log(together / (counts == 0).sum() / counts[rare].mean())
+    # Without any, as for a label added later that is as frequent as one with a single text.
+    n_unseen = float((counts == 0).sum()) or together
+    return slope, shift + math.log(together / n_unseen / counts[rare].mean())
 
 
 def _expected_texts(scorer: LinearScorer, features: Any) -> NDArray[np.float64]:

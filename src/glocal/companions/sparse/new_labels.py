@@ -1,0 +1,136 @@
+"""Labels added to a trained sparse model, without changing those it has.
+
+- A label with examples is fitted as in training: its examples against the examples of the other new
+  labels and training texts, starting from the words of its name. Training texts are a sample whose
+  features are stored with the model, or are given.
+- A label without examples is scored by its names (`unseen_labels`).
+- Both take the scaling from margins to log-odds that was found in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.companions.sparse.label_profiles import label_profiles
+from glocal.companions.sparse.platt import Scaling, frequency_terms
+from glocal.companions.sparse.solver import Positives, TextProducts, solve_block
+from glocal.companions.sparse.unseen_labels import name_scores
+from glocal.companions.sparse.vectoriser import Vectoriser
+from glocal.config import SparseConfig
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """What a trained model keeps of its training, to fit labels that are added later.
+
+    Args:
+        margins: Scaling of the trained labels' margins.
+        names: Scaling of name matches of labels without texts.
+        n_texts: Number of training texts.
+        sample: (n, F) float32 CSR matrix, features of a sample of them; n may be 0.
+    """
+
+    margins: Scaling
+    names: Scaling
+    n_texts: int
+    sample: Any
+
+
+def sample_rows(n_texts: int, size: int, *, seed: int) -> NDArray[np.int64]:
+    """Return positions of the texts whose features are kept, sorted."""
+    chosen = np.random.default_rng([seed, 3]).permutation(n_texts)[:size]
+    return np.sort(chosen).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class NewScorers:
+    """Scorers of labels to be added.
+
+    Args:
+        weights: (F, k) float32 CSR matrix.
+        biases: (k,) float32.
+    """
+
+    weights: Any
+    biases: NDArray[np.float32]
+
+
+def fit_new_labels(
+    vectoriser: Vectoriser,
+    memory: TrainingMemory,
+    config: SparseConfig,
+    *,
+    names: Sequence[str],
+    name_forms: Sequence[str],
+    examples: Any,
+    gold: Any,
+    others: Any = None,
+) -> NewScorers:
+    """Fit the scorers of new labels.
+
+    Args:
+        vectoriser: Turns names into features.
+        memory: What the model keeps of its training.
+        config: The settings it was trained with.
+        names: Name of each label, empty for none.
+        name_forms: All names of each label, empty for none.
+        examples: (n, F) CSR matrix of example texts.
+        gold: (n, k) CSR matrix of the new labels they have.
+        others: (m, F) CSR matrix of training texts; the stored sample by default.
+    """
+    from scipy.sparse import csc_matrix, hstack, vstack
+
+    texts, scaling = memory.sample if others is None else others, memory.margins
+    n_examples = np.bincount(gold.indices, minlength=len(names))
+    seen, unseen = np.flatnonzero(n_examples), np.flatnonzero(n_examples == 0)
+    biases = np.zeros(len(names), np.float32)
+    parts: list[Any] = []
+    if len(seen):
+        every = vstack([examples, texts]).tocsr()
+        positive = gold.tocsc()[:, seen]
+        prior = vectoriser.transform([names[label] for label in seen.tolist()]).T.tocsc()
+        prior = prior * np.float32(config.name_weight)
+        for start in range(0, len(seen), config.cluster_size):
+            block = slice(start, start + config.cluster_size)
+            found = _solved(every, positive[:, block], prior[:, block].tocsr(), config)
+            weights = found.weights * np.float32(scaling.slope)
+            if scaling.likeness:
+                means = label_profiles(
+                    examples, positive[:, block].tocsr(), threshold=0.0, threads=1
+                )
+                weights = weights + means * np.float32(scaling.likeness)
+            parts.append(weights)
+            often = frequency_terms(n_examples[seen[block]]) @ np.array(scaling.frequency)
+            biases[seen[block]] = scaling.slope * found.biases + scaling.shift + often
+    if len(unseen):
+        forms = [name_forms[label] for label in unseen.tolist()]
+        weights, expected = name_scores(vectoriser, forms, memory.names, texts)
+        expected *= memory.n_texts / max(1, texts.shape[0])
+        parts.append(weights)
+        biases[unseen] = memory.names.shift - np.log1p(expected)
+    order = np.argsort(np.concatenate([seen, unseen]))
+    joined = csc_matrix(hstack(parts, format="csc"))[:, order]
+    return NewScorers(joined.tocsr().astype(np.float32), biases)
+
+
+def _solved(texts: Any, positives: Any, prior: Any, config: SparseConfig) -> NewScorers:
+    """Return the scorers of a block of labels, small weights dropped."""
+    from scipy.sparse import csr_matrix
+
+    entries = positives.tocoo()
+    coefficients, biases = solve_block(
+        TextProducts(texts),
+        Positives(entries.row, entries.col, positives.shape[1]),
+        cost=config.cost,
+        iterations=config.iterations,
+        start_scores=(texts @ prior).toarray(),
+    )
+    weights = csr_matrix(texts.T.tocsr() @ coefficients) + prior
+    weights.data[np.abs(weights.data) < config.threshold] = 0
+    weights.eliminate_zeros()
+    return NewScorers(weights, biases)

@@ -1,0 +1,1 @@
+"""Changes of trained models: labels added, removed, renamed or merged, and further training."""

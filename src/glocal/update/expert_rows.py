@@ -1,0 +1,340 @@
+"""The label rows of a system's experts after a change of its labels.
+
+- Rows of labels that stay are copied; those of merged labels are averaged.
+- A new label's row starts from its text: a linear map from the texts of the old labels, as the
+  encoder reads them, to their rows (ridge regression) gives the row that its own text would have.
+- Where it has examples, the row is trained on them, with everything else fixed, against background
+  texts: given training texts, or the old labels' texts. It is held near its start, so that few
+  examples move it little.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import backward
+from torch.nn import functional
+
+from glocal.data.batches import Collator, prediction_batches
+from glocal.data.tokens import TokenStore
+from glocal.encoders.label_vectors import mean_tokens
+from glocal.encoders.tokenizer import TextTokenizer
+from glocal.errors import ConfigError, ModelError
+from glocal.experts.document import DocumentExpert
+from glocal.experts.expert import Expert, State
+from glocal.experts.label_attention import LabelAttentionExpert
+from glocal.experts.sparse import SparseExpert
+from glocal.progress import Progress
+from glocal.ranking.ranker import Ranker, choose_device
+from glocal.storage.model_directory import StoredModel
+from glocal.systems.mixture import ExpertMixture
+from glocal.systems.mixture_ensemble import MixtureEnsemble, mixtures_of
+from glocal.systems.registry import rebuild_system
+from glocal.systems.system import LabelStatistics
+from glocal.vocabulary.label_change import LabelChange
+from glocal.vocabulary.label_text import label_texts
+
+_BATCH = 64
+_MOST_EXAMPLES = 16  # of a label that the encoder reads
+_BACKGROUND = 1000  # texts that new labels are trained against
+_MOST_LABELS = 20_000  # old labels whose texts the map from texts to rows is fitted on
+_STEPS = 60
+_HOLD = 0.02  # pull of a row towards its start, in units of the loss of one example
+_RIDGE = 0.3
+_THINNED = 10.0  # background texts count for fewer than they stand for, so that examples count too
+
+
+def changed_system(
+    folder: Path,
+    model: StoredModel,
+    change: LabelChange,
+    *,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Ranker:
+    """Return the system of a model after a change of its labels.
+
+    Args:
+        folder: The model directory.
+        model: The model before the change.
+        change: The change.
+        device: Where the encoder reads texts.
+        progress: Receives how many texts it has read.
+
+    Raises:
+        ModelError: The system's labels cannot be changed.
+    """
+    mixtures = mixtures_of(model.system) if isinstance(model.system, Ranker) else []
+    if not mixtures:
+        raise ModelError(
+            f"the labels of a model of the system {model.recipe.system} cannot be changed; train "
+            "it again with the labels wanted"
+        )
+    after = change.after
+    statistics = LabelStatistics(after.counts, after.n_documents, n_added=after.n_added)
+    config = json.loads((folder / "encoder" / "config.json").read_text("utf-8"))
+    changed = []
+    for mixture in mixtures:
+        _check(mixture)
+        system = rebuild_system(model.recipe, statistics, config, model.tokenizer)
+        system.load_state_dict(_rows_kept(mixture, system.state_dict(), change))
+        assert isinstance(system, ExpertMixture)
+        if change.n_new:
+            _NewRows(mixture, model.tokenizer, change, device, progress).fill(system)
+        changed.append(system.eval())
+    whole: Ranker = changed[0] if len(changed) == 1 else MixtureEnsemble(changed)
+    whole.combination = model.system.combination
+    return whole
+
+
+def _check(mixture: ExpertMixture) -> None:
+    for expert in mixture.experts:
+        flat = isinstance(expert, LabelAttentionExpert | SparseExpert) or (
+            type(expert) is DocumentExpert and expert.head is None
+        )
+        if not flat:
+            raise ModelError(
+                f"the labels of a model with the expert {expert.name} cannot be changed (only D "
+                "without label clusters, A and S can); train it again with the labels wanted"
+            )
+
+
+def _rows_kept(
+    mixture: ExpertMixture, blank: dict[str, Tensor], change: LabelChange
+) -> dict[str, Tensor]:
+    """Return a state with the rows of labels that stay; those of new labels are zero."""
+    shares = change.columns.T.tocsr()  # (after − new, before)
+    label_names = _label_tensors(mixture)
+    state = {}
+    for name, old in mixture.state_dict().items():
+        if name not in label_names:
+            state[name] = old
+            continue
+        new = torch.zeros_like(blank[name])
+        flat = old.reshape(len(old), -1).float().cpu().numpy()
+        kept = torch.from_numpy(shares @ flat).reshape(-1, *old.shape[1:])
+        new[: len(kept)] = kept.to(new)
+        state[name] = new
+    return state
+
+
+def _label_tensors(mixture: ExpertMixture) -> set[str]:
+    """Return the names of the stored tensors that have a row for each label."""
+    names = set()
+    for place, expert in enumerate(mixture.experts):
+        for own in ("weight", "query", "bias"):
+            if isinstance(getattr(expert, own, None), Tensor):
+                names.add(f"experts.{place}.{own}")
+        if getattr(expert, "tie", None) is not None:
+            names.add(f"experts.{place}.tie.rows")
+    return names
+
+
+class _NewRows:
+    """Makes the rows of new labels for the experts of one mixture."""
+
+    def __init__(
+        self,
+        mixture: ExpertMixture,
+        tokenizer: TextTokenizer,
+        change: LabelChange,
+        device: str,
+        progress: Progress | None,
+    ) -> None:
+        self.mixture, self.tokenizer, self.change = mixture, tokenizer, change
+        self.device, self.progress = choose_device(device), progress
+        self.max_length = mixture.recipe.encoder.max_length
+        self.rng = np.random.default_rng(mixture.recipe.train.seed)
+
+    def fill(self, system: ExpertMixture) -> None:
+        """Write the rows into the changed system."""
+        pairs = [
+            (old, new)
+            for old, new in zip(self.mixture.experts, system.experts, strict=True)
+            if isinstance(old, DocumentExpert | LabelAttentionExpert)
+        ]
+        if not pairs:
+            return
+        home = next(self.mixture.parameters()).device
+        self.mixture.to(self.device).eval()
+        try:
+            texts = self._texts()
+            known = self._known_labels(texts)
+            started = [self._start(old, texts, known) for old, _ in pairs]
+            found = self._train([old for old, _ in pairs], started, texts, known)
+        finally:
+            self.mixture.to(home)
+        for (_, new), rows in zip(pairs, found, strict=True):
+            _write_rows(new, [row.cpu() for row in rows], self.change.n_new)
+
+    def _texts(self) -> list[str]:
+        """Return the texts of all labels, empty for none."""
+        try:
+            return label_texts(self.change.after)
+        except ConfigError:  # no label has one
+            return [""] * len(self.change.after)
+
+    def _known_labels(self, texts: Sequence[str]) -> np.ndarray:
+        """Return some of the old labels with a text."""
+        n_old = len(self.change.after) - self.change.n_new
+        named = np.array([bool(text) for text in texts[:n_old]])
+        return np.sort(self.rng.permutation(np.flatnonzero(named))[:_MOST_LABELS])
+
+    @torch.no_grad()
+    def _start(self, expert: Expert, texts: Sequence[str], known: np.ndarray) -> list[Tensor]:
+        """Return rows made from the labels' texts: vectors (k, W) and biases (k,)."""
+        n_new, n_old = self.change.n_new, len(self.change.after) - self.change.n_new
+        vectors, *bias = expert.label_tensors()
+        biases = [_usual_bias(b, self.change, n_new) for b in bias]
+        if len(known) < 2:
+            return [vectors.mean(0).expand(n_new, -1).clone(), *biases]
+        read = self._read_labels([texts[p] for p in known] + list(texts[n_old:]), expert.layers)
+        inputs, wanted = read[: len(known)], vectors[torch.from_numpy(known).to(vectors.device)]
+        centre, mean = inputs.mean(0), wanted.mean(0)
+        centred = inputs - centre
+        gram = centred.T @ centred
+        gram += _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=gram.device)
+        mapped = torch.linalg.solve(gram, centred.T @ (wanted - mean))
+        new = mean + (read[len(known) :] - centre) @ mapped
+        nameless = torch.tensor([not text for text in texts[n_old:]], device=new.device)
+        new = torch.where(nameless[:, None], mean, new)
+        return [new, *biases]
+
+    def _read_labels(self, texts: Sequence[str], layers: Sequence[int]) -> Tensor:
+        found = mean_tokens(self.mixture.encoder, self.tokenizer, texts, max_length=self.max_length)
+        joined = np.concatenate([found[layer] for layer in layers], axis=1)
+        return torch.from_numpy(joined).to(self.device)
+
+    def _train(
+        self,
+        experts: Sequence[Expert],
+        started: list[list[Tensor]],
+        texts: Sequence[str],
+        known: np.ndarray,
+    ) -> list[list[Tensor]]:
+        """Train the rows of labels with examples; the others stay as they start."""
+        gold = self.change.example_labels
+        chosen = _few_examples(gold, self.rng)
+        if not len(chosen):
+            return started
+        assert self.change.examples is not None
+        documents = self.change.examples.take(chosen).texts()
+        background = self._background(texts, known)
+        target = np.zeros((len(documents) + len(background), self.change.n_new), np.float32)
+        target[: len(documents)] = gold[chosen].toarray()
+        weight = np.ones(len(target), np.float32)
+        weight[len(documents) :] = max(
+            1.0, self.change.before.n_documents / max(1, len(background)) / _THINNED
+        )
+        states = list(self._states(experts, [*documents, *background]))
+        has_examples = torch.from_numpy(np.asarray(gold.sum(axis=0)).ravel() > 0).to(self.device)
+        return [
+            _fit_rows(
+                expert,
+                [(state[place], places) for state, places in states],
+                start,
+                target=torch.from_numpy(target).to(self.device),
+                weight=torch.from_numpy(weight).to(self.device),
+                has_examples=has_examples,
+            )
+            for place, (expert, start) in enumerate(zip(experts, started, strict=True))
+        ]
+
+    def _background(self, texts: Sequence[str], known: np.ndarray) -> list[str]:
+        if self.change.train is None:
+            return [texts[place] for place in known[:_BACKGROUND]]
+        rows = self.rng.permutation(len(self.change.train))[:_BACKGROUND]
+        return self.change.train.take(np.sort(rows)).texts()
+
+    @torch.no_grad()
+    def _states(
+        self, experts: Sequence[Expert], texts: Sequence[str]
+    ) -> Iterator[tuple[list[State], Tensor]]:
+        """Yield the experts' states of batches of texts, and the places of the texts."""
+        length = self.mixture.recipe.encoder.tokens_read
+        tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
+        collate = Collator(tokens, self.tokenizer.facts, n_labels=1, chunking=self.mixture.chunking)
+        done = 0
+        for places in prediction_batches(tokens.lengths, _BATCH):
+            features = self.mixture.features(collate(places).to(self.device))
+            states = [expert.prepare(features) for expert in experts]
+            yield states, torch.from_numpy(places).to(self.device)
+            done += len(places)
+            if self.progress is not None:
+                self.progress(done, len(texts))
+
+
+def _few_examples(gold: Any, rng: np.random.Generator) -> np.ndarray:
+    """Return the examples to read: at most so many of each label."""
+    taken = np.zeros(gold.shape[1], dtype=np.int64)
+    chosen = []
+    for row in rng.permutation(gold.shape[0]):
+        labels = gold.indices[gold.indptr[row] : gold.indptr[row + 1]]
+        if len(labels) and taken[labels].min() < _MOST_EXAMPLES:
+            taken[labels] += 1
+            chosen.append(row)
+    return np.sort(np.array(chosen, dtype=np.int64))
+
+
+def _usual_bias(bias: Tensor, change: LabelChange, n_new: int) -> Tensor:
+    """Return the mean bias of the old labels with about as many texts as each new one."""
+    counts = np.log1p(change.after.counts.astype(np.float64))
+    old, new = counts[: len(counts) - n_new], counts[len(counts) - n_new :]
+    order = np.argsort(old, kind="stable")
+    sums = np.concatenate([[0.0], np.cumsum(bias.float().cpu().numpy()[order])])
+    width = min(100, len(old))
+    starts = np.clip(np.searchsorted(old[order], new) - width // 2, 0, len(old) - width)
+    return torch.from_numpy((sums[starts + width] - sums[starts]) / width).to(bias)
+
+
+def _fit_rows(
+    expert: Expert,
+    batches: Sequence[tuple[State, Tensor]],
+    start: Sequence[Tensor],
+    *,
+    target: Tensor,
+    weight: Tensor,
+    has_examples: Tensor,
+) -> list[Tensor]:
+    """Train rows by the log loss, with everything else fixed."""
+    rows = [part.detach().clone().float().requires_grad_() for part in start]
+    scale = float(start[0].std().clamp(min=1e-3))
+    rates = [{"params": [rows[0]], "lr": 0.1 * scale}]
+    if len(rows) > 1:
+        rates.append({"params": [rows[1]], "lr": 0.1})
+    optimizer = torch.optim.Adam(rates)
+    with torch.enable_grad():
+        for _ in range(_STEPS):
+            optimizer.zero_grad()
+            away = (rows[0] - start[0]) / scale
+            backward(0.5 * _HOLD * away.square().sum())
+            for state, places in batches:
+                logits = expert.score(state, tuple(rows)).float()
+                losses = functional.binary_cross_entropy_with_logits(
+                    logits, target[places], reduction="none"
+                )
+                backward((losses * weight[places, None]).sum())
+            optimizer.step()
+    kept = [torch.where(has_examples[(...,) + (None,) * (r.dim() - 1)], r, s)
+            for r, s in zip(rows, start, strict=True)]  # fmt: skip
+    return [part.detach() for part in kept]
+
+
+@torch.no_grad()
+def _write_rows(expert: Any, rows: Sequence[Tensor], n_new: int) -> None:
+    """Write label rows into the last places of an expert's parameters."""
+    vectors, *bias = rows
+    matrix: Tensor = expert.weight if hasattr(expert, "head") else expert.query
+    if expert.tie is None:
+        matrix[-n_new:] = vectors.to(matrix)
+    else:  # the part of a label's text alone must give the row: P n = row
+        inverse = torch.linalg.pinv(expert.tie.project.float())
+        expert.tie.rows[-n_new:] = (vectors @ inverse.T).to(expert.tie.rows)
+    if bias:
+        expert.bias[-n_new:] = bias[0].to(expert.bias)

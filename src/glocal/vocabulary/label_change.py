@@ -1,0 +1,227 @@
+"""A change of the labels a trained model knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.data.corpus import Corpus
+from glocal.errors import DataError, did_you_mean
+from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+@dataclass(frozen=True)
+class LabelChange:
+    """The labels before and after a change, and where the new ones come from.
+
+    Args:
+        before: The label space before the change.
+        after: The label space after it; new labels come last.
+        columns: (before, after − new) CSR matrix: the shares of old labels in each label that is
+            not new. Each column sums to one.
+        examples: Texts that have the new labels; none by default.
+        train: Training texts to fit new labels against; by default what the model keeps of them.
+    """
+
+    before: LabelSpace
+    after: LabelSpace
+    columns: csr_matrix
+    examples: Corpus | None = None
+    train: Corpus | None = None
+
+    @property
+    def n_new(self) -> int:
+        """Number of new labels."""
+        return len(self.after) - int(self.columns.shape[1])
+
+    @cached_property
+    def example_labels(self) -> Any:
+        """(examples, new) CSR matrix of the new labels that each example has."""
+        from scipy.sparse import csr_matrix
+
+        if self.examples is None:
+            return csr_matrix((0, self.n_new), dtype=np.float32)
+        start, stop = len(self.after) - self.n_new, len(self.after)
+        return self.after.encode(self.examples)[:, start:stop]
+
+
+def added(
+    labels: LabelSpace,
+    table: LabelTable,
+    *,
+    examples: Corpus | None = None,
+    train: Corpus | None = None,
+) -> LabelChange:
+    """Return the change that adds the labels of a table.
+
+    Raises:
+        DataError: A label exists already, or an example has a label that is neither new nor known.
+    """
+    known = [id_ for id_ in table.ids if id_ in labels.index]
+    if known:
+        raise DataError(
+            f"{_listed(known)} already in the model; remove {_them(known)} from the list",
+            path=table.source,
+        )
+    if examples is not None:
+        _check_examples(labels, table, examples)
+    counts = np.concatenate([labels.counts, _counts(table.ids, examples)])
+    after = LabelSpace(
+        [*labels.ids, *table.ids],
+        [*labels.names, *table.names],
+        [*labels.descriptions, *table.descriptions],
+        [*labels.parents, *table.parents],
+        counts,
+        labels.n_documents,
+        [*labels.alt_names, *table.alt_names],
+        [*labels.notations, *table.notations],
+        labels.n_added + len(table),
+    )
+    return LabelChange(labels, after, _shares(labels, range(len(labels))), examples, train)
+
+
+def removed(labels: LabelSpace, ids: Sequence[str]) -> LabelChange:
+    """Return the change that removes labels.
+
+    Raises:
+        DataError: A label is not in the model, or none would be left.
+    """
+    gone = set(_known(labels, ids))
+    kept = [place for place in range(len(labels)) if place not in gone]
+    if not kept:
+        raise DataError(f"all {len(labels)} labels would be removed; a model needs at least one")
+    return LabelChange(labels, _taken(labels, kept), _shares(labels, kept))
+
+
+def renamed(labels: LabelSpace, ids: Mapping[str, str], names: Mapping[str, str]) -> LabelChange:
+    """Return the change that gives labels other ids and names.
+
+    Args:
+        labels: The labels.
+        ids: New id of each old id.
+        names: New names by old id.
+
+    Raises:
+        DataError: A label is not in the model, or a new id is already another label's.
+    """
+    _known(labels, [*ids, *names])
+    new_ids = [ids.get(id_, id_) for id_ in labels.ids]
+    taken = [id_ for id_ in dict.fromkeys(ids.values()) if new_ids.count(id_) > 1]
+    if taken:
+        raise DataError(f"{_listed(taken)} already in the model; choose another id, or merge")
+    after = replace(
+        labels,
+        ids=new_ids,
+        names=[
+            names.get(id_, ids.get(id_, name) if name == id_ else name)
+            for id_, name in zip(labels.ids, labels.names, strict=True)
+        ],
+        parents=[tuple(ids.get(p, p) for p in above) for above in labels.parents],
+    )
+    return LabelChange(labels, after, _shares(labels, range(len(labels))))
+
+
+def merged(labels: LabelSpace, ids: Sequence[str], into: str) -> LabelChange:
+    """Return the change that merges labels into another one.
+
+    The label that is left is scored by the mean of all of them, weighted by their training texts,
+    and takes their names as other names.
+
+    Raises:
+        DataError: A label is not in the model, or is to be merged into itself.
+    """
+    if into in ids:
+        raise DataError(f"the label {into!r} cannot be merged into itself; name other labels")
+    (target,), gone = _known(labels, [into]), _known(labels, ids)
+    kept = [place for place in range(len(labels)) if place not in set(gone)]
+    together = [target, *gone]
+    after = _taken(labels, kept)
+    place = kept.index(target)
+    after.counts[place] = labels.counts[together].sum()
+    names = (
+        n for t in gone for n in (labels.names[t], *labels.alt_names[t]) if n not in labels.index
+    )
+    own = {labels.names[target]}
+    after.alt_names[place] = tuple(
+        name for name in dict.fromkeys([*labels.alt_names[target], *names]) if name not in own
+    )
+    weights = np.maximum(labels.counts[together], 1).astype(np.float64)
+    shares = _shares(labels, kept).tolil()
+    shares[together, place] = (weights / weights.sum())[:, None]
+    return LabelChange(labels, after, shares.tocsr().astype(np.float32))
+
+
+def _taken(labels: LabelSpace, kept: Sequence[int]) -> LabelSpace:
+    def some(values: Sequence[Any]) -> list[Any]:
+        return [values[place] for place in kept]
+
+    return LabelSpace(
+        some(labels.ids),
+        some(labels.names),
+        some(labels.descriptions),
+        some(labels.parents),
+        np.array(labels.counts)[list(kept)],
+        labels.n_documents,
+        some(labels.alt_names),
+        some(labels.notations),
+        int(labels.added[list(kept)].sum()),
+    )
+
+
+def _shares(labels: LabelSpace, kept: Sequence[int]) -> Any:
+    from scipy.sparse import csr_matrix
+
+    ones = np.ones(len(kept), np.float32)
+    return csr_matrix((ones, (list(kept), np.arange(len(kept)))), (len(labels), len(kept)))
+
+
+def _known(labels: LabelSpace, ids: Sequence[str]) -> list[int]:
+    for id_ in ids:
+        if id_ not in labels.index:
+            raise DataError(
+                f"there is no label {id_!r} in the model{did_you_mean(id_, labels.ids)}"
+            )
+    return [labels.index[id_] for id_ in dict.fromkeys(ids)]
+
+
+def _check_examples(labels: LabelSpace, table: LabelTable, examples: Corpus) -> None:
+    for document in examples.documents():
+        for label in document.labels:
+            if label not in table and label not in labels.index:
+                raise DataError(
+                    f"the example {document.id!r} has the label {label!r}, which is neither new "
+                    "nor in the model; add it, or remove it from the example",
+                    path=examples.source,
+                )
+
+
+def _counts(ids: Sequence[str], examples: Corpus | None) -> NDArray[np.int64]:
+    if examples is None:
+        return np.zeros(len(ids), dtype=np.int64)
+    place, counts = {id_: i for i, id_ in enumerate(ids)}, np.zeros(len(ids), dtype=np.int64)
+    for document in examples.documents():
+        for label in set(document.labels):
+            if label in place:
+                counts[place[label]] += 1
+    return counts
+
+
+def _listed(ids: Sequence[str]) -> str:
+    if len(ids) == 1:
+        return f"the label {ids[0]!r} is"
+    shown = ", ".join(repr(id_) for id_ in ids[:3])
+    more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+    return f"the labels {shown}{more} are"
+
+
+def _them(ids: Sequence[str]) -> str:
+    return "it" if len(ids) == 1 else "them"
