@@ -4,7 +4,9 @@ import tomllib
 
 import pytest
 
+from glocal.cli.train import summary
 from glocal.data.builtin import load_builtin
+from glocal.train.run import FitResult
 from tests.cli.conftest import TINY, write_jsonl
 
 
@@ -23,6 +25,16 @@ def test_says_what_to_run_next(run, files, tmp_path):
     assert not result.stdout
     assert "On dev: P@1 " in result.stderr
     assert f"glocal eval {tmp_path / 'm'}" in result.stderr
+
+
+def test_the_scores_in_training_and_at_the_end_are_told_apart(tmp_path):
+    scores = {"P@1": 0.5, "P@5": 0.25}
+    evaluations = [{"step": 10, "scores": scores}, {"step": 20, "scores": {"P@1": 0.1}}]
+    metrics = {"best_step": 10, "evaluations": evaluations, "dev": {"P@1": 0.6, "P@5": 0.3}}
+    text = summary(FitResult(tmp_path, metrics, 5.0))
+    assert "On dev: P@1 60.0, P@5 30.0.\nThese weights had P@1 50.0, P@5 25.0 in training" in text
+    assert "had" not in summary(FitResult(tmp_path, {**metrics, "dev": scores}, 5.0))
+    assert "had" not in summary(FitResult(tmp_path, {"dev": scores}, 5.0))
 
 
 def test_quiet_says_nothing(run, files, tmp_path):

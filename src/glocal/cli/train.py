@@ -135,8 +135,17 @@ def summary(result: FitResult) -> str:
 
     metrics = result.metrics
     lines = [f"Saved {result.path} after {format_seconds(result.seconds)}."]
-    if scores := format_scores(metrics.get("dev", {})):
-        lines.append(f"On dev: {scores}.")
-    elif scores := format_scores(metrics.get("held_out", {})):
-        lines.append(f"On {metrics['held_out_texts']:,} held-out training texts: {scores}.")
+    dev, held_out = metrics.get("dev", {}), metrics.get("held_out", {})
+    if dev:
+        lines.append(f"On dev: {format_scores(dev)}.")
+    elif held_out:
+        texts = f"{metrics['held_out_texts']:,} held-out training texts"
+        lines.append(f"On {texts}: {format_scores(held_out)}.")
+    shown = [e for e in metrics.get("evaluations", ()) if e["step"] == metrics.get("best_step")]
+    if shown and format_scores(shown[-1]["scores"]) != format_scores(dev or held_out):
+        before = format_scores(shown[-1]["scores"])
+        lines.append(
+            f"These weights had {before} in training, where experts count alike; their weights and "
+            "label frequencies, fitted at the end, make the difference."
+        )
     return "\n".join(lines)
