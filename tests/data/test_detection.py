@@ -223,6 +223,7 @@ def test_delimiters(tmp_path, delimiter, name):
         (["a;b", "b;c"], ";"),
         (["a|b", "b"], "|"),
         (["a,b", "b,c", "a"], ","),
+        (["a,b", "c,d"], ","),
         (["a, b", "b, c", "c, a"], ","),
         (["Agriculture, forestry and fishing", "Mining", "Tax, direct", "Mining"], ";"),
         (["Law, general;Tax", "Tax;Art, fine"], ";"),

@@ -7,7 +7,7 @@ import re
 import pyarrow.compute as pc
 
 from glocal.data.corpus import Corpus
-from glocal.data.formats.separators import parts_recur
+from glocal.data.formats.separators import commas_separate
 from glocal.errors import DataError, Remedy
 
 MANY = 0.1  # share of labels with a separator inside
@@ -15,7 +15,6 @@ FEW_IDS = 0.8  # share of labels that look like an id where all of them are ids
 SHOWN = 3
 SAMPLE = 100_000  # labels looked at
 ID = re.compile(r"[a-z]+:\S+|(?=\S*\d)[\w.:/#-]+", re.IGNORECASE)
-TIGHT_COMMA = re.compile(r"\S,\S")
 
 
 def label_warnings(corpus: Corpus) -> list[DataError]:
@@ -63,11 +62,8 @@ def _contain(labels: list[str], separator: str, source: str) -> DataError | None
     inside = [label for label in labels if separator in label.strip()]
     if len(inside) <= MANY * len(labels):
         return None
-    if separator == ",":
-        # Names contain commas too, with a space after them and parts that do not come back.
-        tight = [label for label in inside if TIGHT_COMMA.search(label)]
-        if 2 * len(tight) < len(inside) and not parts_recur(labels, ","):
-            return None
+    if separator == "," and not commas_separate(labels):
+        return None
     return DataError(
         f"{len(inside):,} of {len(labels):,} labels contain {separator!r} ({_shown(inside)}); "
         "several labels may have become one",

@@ -1,8 +1,8 @@
 """Labels in one string: lists in any notation, and the separator of plain names.
 
 `;` and `|` hardly occur in names, so a few uses show that they separate labels. A comma does occur
-in names ("Agriculture, forestry and fishing"); it separates labels if most of the parts it makes
-occur in several different strings, as the parts of a name do not.
+in names ("Agriculture, forestry and fishing"); it separates labels if no space follows it, or if
+most of the parts it makes occur in several different strings, as the parts of a name do not.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 DEFAULT = ";"
 FEW = 0.05  # share of strings with a separator that is no chance
 MOST_LIST_CHARACTERS = 100_000
+TIGHT_COMMA = re.compile(r"\S,\S")
 URIS = re.compile(r"(?:<[^<>\s]+>\s*)+")
 
 
@@ -54,7 +55,16 @@ def detect_separator(cells: Sequence[str]) -> str:
     for separator in (";", "|"):
         if sum(separator in cell for cell in names) > FEW * len(names):
             return separator
-    return "," if parts_recur(names, ",") else DEFAULT
+    return "," if commas_separate(names) else DEFAULT
+
+
+def commas_separate(cells: Sequence[str]) -> bool:
+    """Return whether the commas in these strings separate labels rather than parts of names."""
+    inside = [cell for cell in cells if "," in cell.strip()]
+    if len(inside) <= FEW * len(cells):
+        return False
+    tight = sum(TIGHT_COMMA.search(cell) is not None for cell in inside)
+    return 2 * tight > len(inside) or parts_recur(cells, ",")
 
 
 def parts_recur(cells: Iterable[str], separator: str) -> bool:
