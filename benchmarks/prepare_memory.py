@@ -37,7 +37,7 @@ class FastTokenizer:
     def __init__(self, tokenizer: Tokenizer, fingerprint: str) -> None:
         self.tokenizer = tokenizer
         self.fingerprint = fingerprint
-        self.vocab_size = tokenizer.get_vocab_size()
+        self.vocab_size = self.id_bound = tokenizer.get_vocab_size()
 
     def encode_batch(self, texts: list[str], max_length: int) -> list[list[int]]:
         """The token ids of each text."""
