@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 # Tests start many processes; without compiled files each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test fast soak check format clean
+.PHONY: help setup demo serve annif test fast soak check format clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -25,15 +25,26 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## train, evaluate, tag and explain on the built-in data set
 	$(BIN)/glocal demo
 
+serve: $(STAMP) demo-model/glocal.toml  ## serve the demo model with its web page
+	$(BIN)/glocal serve demo-model --feedback demo-feedback
+
+demo-model/glocal.toml: | $(STAMP)
+	$(BIN)/glocal demo
+
+annif: $(STAMP)  ## a real Annif with an ensemble of two glocal models
+	.ci/annif $(BIN)/python
+
 test: $(STAMP)  ## every test
 	$(PYTEST)
 
 fast: $(STAMP)  ## the quick tests
 	$(PYTEST) -m "not slow and not dist and not gpu"
 
-soak: $(STAMP)  ## long runs: 10,000 fuzzed inputs, every mutant of losses and heads
+soak: $(STAMP)  ## long runs: 10,000 fuzzed inputs, every mutant of losses and heads, 100 kills
 	$(BIN)/python -m tests.fuzz 10000
 	$(BIN)/python benchmarks/mutants.py losses heads
+	$(MAKE) demo-model/glocal.toml
+	$(BIN)/python -m tests.serve.kills demo-model 100
 
 check: $(STAMP)  ## style, types, import directions
 	$(BIN)/ruff check .

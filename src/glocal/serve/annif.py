@@ -135,7 +135,7 @@ class DocumentBatch(BaseModel):
 class SubjectReference(BaseModel):
     """A label of a text."""
 
-    uri: str = Field(min_length=1, max_length=1_000)
+    uri: str = Field(max_length=1_000)
     label: str | None = None
 
 
@@ -237,7 +237,9 @@ async def learn(project_id: str, service: InService, documents: list[IndexedDocu
         {
             "id": uuid.uuid4().hex,
             "text": text,
-            "labels": list(dict.fromkeys(subject.uri for subject in d.subjects or ())),
+            "labels": list(
+                dict.fromkeys(subject.uri for subject in d.subjects or () if subject.uri)
+            ),
         }
         for text, d in zip(texts, usable, strict=True)
     ]
@@ -250,11 +252,10 @@ async def learn(project_id: str, service: InService, documents: list[IndexedDocu
 async def detect_language(request: LanguageRequest, service: InService) -> DetectedLanguages:
     """Detect the language of a text among some candidates."""
     (text,) = service.checked_texts([request.text])
-    try:
-        found = await asyncio.to_thread(_proportions, text, tuple(request.languages))
-    except ValueError:
+    if not SUPPORTED_LANGUAGES.issuperset(request.languages):
         known = ", ".join(_LANGUAGES)
-        raise Problem(400, f"unsupported candidate languages; there are {known}") from None
+        raise Problem(400, f"unsupported candidate languages; there are {known}")
+    found = await asyncio.to_thread(_proportions, text, tuple(request.languages))
     return DetectedLanguages(
         results=[
             DetectedLanguage(language=None if name == "unk" else name, score=share)
@@ -318,10 +319,6 @@ def _dictionaries() -> DefaultStrategy:
 
 
 def _proportions(text: str, languages: tuple[str, ...]) -> dict[str, float]:
-    """Return the share of the words of a text that each language knows.
-
-    Raises:
-        ValueError: A language is not known.
-    """
+    """Return the share of the words of a text that each language knows."""
     detector = LanguageDetector(languages, lemmatization_strategy=_dictionaries())
     return dict(detector.proportion_in_each_language(text))

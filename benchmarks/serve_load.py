@@ -1,0 +1,164 @@
+"""Load the server with wrk: throughput with batching and one at a time, refusals, memory.
+
+    python benchmarks/serve_load.py MODEL --texts FILE            throughput and saturation
+    python benchmarks/serve_load.py MODEL --texts FILE --memory   memory over 100,000 requests
+
+Batching and one-at-a-time servers run side by side in turns, three rounds each; the best round
+counts. `wrk` comes from the system's packages. Everything stays on this machine.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.serve.live import live_server
+
+from glocal.data.readers import read_corpus
+
+ROUNDS = 3
+WORDS = 100  # about 128 tokens
+TEXTS = 200  # different requests
+
+SCRIPT = """
+local bodies = {}
+for line in io.lines("%s") do bodies[#bodies + 1] = line end
+local place = 0
+local runners = {}
+function setup(thread) runners[#runners + 1] = thread end
+function init() refused, failed = 0, 0 end
+function request()
+  place = place %% #bodies + 1
+  return wrk.format("POST", "/v1/predict", {["content-type"] = "application/json"}, bodies[place])
+end
+function response(status)
+  if status == 429 then refused = refused + 1 elseif status ~= 200 then failed = failed + 1 end
+end
+function done(summary, latency)
+  local refusals, failures = 0, 0
+  for _, runner in ipairs(runners) do
+    refusals = refusals + runner:get("refused")
+    failures = failures + runner:get("failed")
+  end
+  local broken = summary.errors.timeout + summary.errors.connect + summary.errors.read
+  io.write(string.format("RESULT %%d %%f %%f %%f %%d %%d %%d\\n", summary.requests,
+    summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
+    refusals, failures, broken))
+end
+"""
+
+
+def wrk(server, script, *, connections, seconds):
+    """Return what wrk measured: requests, refusals, failures and latencies in milliseconds."""
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "60s"]
+    done = subprocess.run(
+        [*command, "-s", script, server.url], capture_output=True, text=True, check=True
+    )
+    values = re.search(r"RESULT (.*)", done.stdout)[1].split()
+    names = ("requests", "seconds", "p50", "p99", "refused", "failed", "timeouts")
+    return {name: float(value) for name, value in zip(names, values, strict=True)}
+
+
+def write_requests(folder, texts):
+    """Write the requests and the script that makes wrk send them in turn."""
+    corpus = read_corpus(texts)
+    rows = [" ".join(d.text.split()[:WORDS]) for d in islice(corpus.documents(), TEXTS)]
+    requests = folder / "requests.jsonl"
+    requests.write_text("".join(json.dumps({"texts": [t], "k": 5}) + "\n" for t in rows))
+    script = folder / "load.lua"
+    script.write_text(SCRIPT % requests)
+    return script
+
+
+def measure_throughput(arguments, folder, script):
+    """Compare a server that batches with one that does not, at 1 and 16 connections."""
+    best = {}
+    kinds = {"batched": [], "one at a time": ["--limit", "max_batch=1"]}
+    with (
+        live_server(arguments.model, folder=folder) as batched,
+        live_server(arguments.model, folder=folder, options=kinds["one at a time"]) as single,
+    ):
+        for server in (batched, single):  # loads the model
+            wrk(server, script, connections=1, seconds=2)
+        for _ in range(ROUNDS):
+            for connections in (1, 16):
+                for kind, server in zip(kinds, (batched, single), strict=True):
+                    found = wrk(server, script, connections=connections, seconds=arguments.seconds)
+                    rate = found["requests"] / found["seconds"]
+                    key = (kind, connections)
+                    if key not in best or rate > best[key][0]:
+                        best[key] = (rate, found)
+    for (kind, connections), (rate, found) in sorted(best.items(), key=str):
+        print(
+            f"{kind}, {connections} connections: {rate:.1f} requests/s, p50 {found['p50']:.1f} ms, "
+            f"p99 {found['p99']:.1f} ms, {found['failed']:.0f} failed"
+        )
+    ratio = best["batched", 16][0] / best["one at a time", 16][0]
+    medians = best["batched", 1][1]["p50"] / best["one at a time", 1][1]["p50"]
+    print(f"batching at 16 connections: {ratio:.2f}x; median at 1 connection: {medians:.2f}x")
+
+
+def measure_saturation(arguments, folder, script):
+    """A full server: 64 connections and room for 16 requests; refusals are timed beside it."""
+    with live_server(
+        arguments.model, folder=folder, options=["--limit", "max_in_flight=16"]
+    ) as server:
+        wrk(server, script, connections=1, seconds=2)
+        found = wrk(server, script, connections=64, seconds=arguments.saturation)
+        refusals = refusal_times(server)
+    print(
+        f"saturated for {arguments.saturation} s: {found['requests']:,.0f} answers, "
+        f"{found['refused']:,.0f} refused (429), {found['failed']:.0f} others failed, "
+        f"{found['timeouts']:.0f} broken; refusals took p50 {refusals[0]:.1f} ms, "
+        f"p99 {refusals[1]:.1f} ms by the server's log"
+    )
+
+
+def refusal_times(server):
+    """The median and the 99th percentile of the server's own times of refusals."""
+    entries = (json.loads(line) for line in server.log.read_text().splitlines() if line[:1] == "{")
+    times = sorted(entry["ms"] for entry in entries if entry["status"] == 429)
+    return (times[len(times) // 2], times[int(0.99 * len(times))]) if times else (0.0, 0.0)
+
+
+def measure_memory(arguments, folder, script):
+    """Watch the memory of the server over many requests."""
+    with live_server(arguments.model, folder=folder) as server:
+        wrk(server, script, connections=16, seconds=5)
+        done, start, began = 0, server.memory(), time.monotonic()
+        while done < arguments.requests and time.monotonic() - began < arguments.most:
+            found = wrk(server, script, connections=16, seconds=20)
+            done += found["requests"]
+            print(f"{done:,.0f} requests: {server.memory():.0f} MiB ({start:.0f} at the start)")
+
+
+def main():
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--texts", required=True, help="a file of texts")
+    parser.add_argument("--seconds", type=int, default=10, help="length of a round")
+    parser.add_argument("--saturation", type=int, default=60)
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--most", type=int, default=500, help="seconds for --memory at most")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        script = write_requests(folder, arguments.texts)
+        if arguments.memory:
+            measure_memory(arguments, folder, script)
+        else:
+            measure_throughput(arguments, folder, script)
+            measure_saturation(arguments, folder, script)
+
+
+if __name__ == "__main__":
+    main()
