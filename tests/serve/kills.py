@@ -25,7 +25,7 @@ def kill_and_check(model, folder, *, kills, seed):
     target = folder / "rows"
     for number in range(kills):
         with live_server(model, folder=folder, options=["--feedback", target]) as server:
-            server.client.post("/v1/predict", json={"texts": ["a cat"]})  # loads the model
+            server.load()
             senders = [
                 threading.Thread(target=send, args=(server.url, f"{number}-{client}", acknowledged))
                 for client in range(CLIENTS)
@@ -38,6 +38,7 @@ def kill_and_check(model, folder, *, kills, seed):
                 sender.join()
     # The next server cuts off half a row, if there is one.
     with live_server(model, folder=folder, options=["--feedback", target]) as server:
+        server.load()
         server.client.post("/v1/feedback", json={"text": "the end", "labels": [], "id": "end"})
     (file,) = target.glob("*.jsonl")
     kept = {document.id for document in read_corpus(file).documents()}

@@ -18,7 +18,7 @@ class LiveServer:
     def __init__(self, process, url, log):
         self.process, self.url, self.log = process, url, log
         self.address = (urlsplit(url).hostname, urlsplit(url).port)
-        self.client = httpx2.Client(base_url=url, timeout=60)
+        self.client = httpx2.Client(base_url=url, timeout=100)
 
     def exchange(self, data, *, half_close=False, wait=10.0):
         """Send raw bytes on a connection of their own and return all that comes back."""
@@ -28,6 +28,11 @@ class LiveServer:
             if half_close:
                 connection.shutdown(socket.SHUT_WR)
             return receive_all(connection)
+
+    def load(self, model=None):
+        """Make the server load a model, however long that takes on a busy machine."""
+        body = {"texts": ["a"], "model": model}
+        wait_until(lambda: self.client.post("/v1/predict", json=body).status_code == 200, 300)
 
     def memory(self):
         """Resident memory in MiB."""

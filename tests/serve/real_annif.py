@@ -137,8 +137,8 @@ def main(home):
         folder = Path(name)
         models = [train(folder, "first", 0), train(folder, "second", 7)]
         with live_server(*models, folder=folder, options=["--feedback", folder / "rows"]) as server:
-            for model in models:  # loads it
-                server.client.post("/v1/predict", json={"texts": ["a"], "model": model.name})
+            for model in models:
+                server.load(model.name)
             check_ensemble(home, folder, models, server.url)
             check_interface(home, server.url, models[0].name)
 

@@ -20,7 +20,7 @@ def server(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     limits = [part for limit in LIMITS for part in ("--limit", limit)]
     with live_server(model, folder=folder, options=["--feedback", folder / "r", *limits]) as run:
-        run.client.post("/v1/predict", content=GOOD, headers={"content-type": "application/json"})
+        run.load()
         yield run
 
 

@@ -15,7 +15,7 @@ EXAMPLES = 4
 def server(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("schema")
     with live_server(model, folder=folder, options=["--feedback", folder / "rows"]) as running:
-        running.client.post("/v1/predict", json={"texts": ["a cat"]})  # loads the model
+        running.load()
         yield running
 
 

@@ -4,7 +4,7 @@ import threading
 import time
 
 from glocal.config import load_recipe
-from glocal.serve.served_models import model_ids
+from glocal.serve.served_models import ServedModel, model_ids
 from glocal.train.run import fit
 from tests.serve.conftest import problem, tags_of
 from tests.serve.live import wait_until
@@ -67,3 +67,18 @@ def test_a_model_that_cannot_be_loaded(serving, own_model):
     answer = client.post("/v1/predict", json={"texts": ["a"]})
     assert problem(answer).status == 503
     assert client.get("/healthz").status_code == 200
+
+
+def test_a_request_that_is_given_up_does_not_stop_the_load(serving, monkeypatch):
+    client = serving(limits={"request_seconds": 0.2})
+    loads, real = [], ServedModel._load
+
+    def slow(self):
+        loads.append(self.id)
+        time.sleep(0.5)
+        return real(self)
+
+    monkeypatch.setattr(ServedModel, "_load", slow)
+    body = {"texts": ["the red cat"]}
+    wait_until(lambda: client.post("/v1/predict", json=body).status_code == 200)
+    assert loads == ["animals"]

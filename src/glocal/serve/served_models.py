@@ -139,7 +139,7 @@ class ServedModel:
         self._settings = settings
         self._on_batch, self._on_load = on_batch, on_load
         self._current: LoadedModel | None = None
-        self._loading = asyncio.Lock()
+        self._first: asyncio.Future[LoadedModel] | None = None  # the first load, while it runs
         self._seen: Fingerprint | None = None
         self._failed: Fingerprint | None = None
 
@@ -154,11 +154,19 @@ class ServedModel:
         Raises:
             ModelError: It cannot be loaded.
         """
-        if self._current is None:
-            async with self._loading:
-                if self._current is None:
-                    self._current = await asyncio.to_thread(self._load)
-        return self._current
+        if self._current is not None:
+            return self._current
+        if self._first is None:
+            self._first = asyncio.ensure_future(self._load_first())
+        # A request that is given up must not stop the load that others wait for.
+        return await asyncio.shield(self._first)
+
+    async def _load_first(self) -> LoadedModel:
+        try:
+            self._current = await asyncio.to_thread(self._load)
+            return self._current
+        finally:
+            self._first = None
 
     async def reload_if_changed(self) -> bool:
         """Replace the version in memory if its files have changed since and are at rest."""
@@ -168,21 +176,20 @@ class ServedModel:
         at_rest, self._seen = now == self._seen, now
         if not at_rest or now in (self._current.fingerprint, self._failed):
             return False
-        async with self._loading:
-            old = self._current
-            try:
-                self._current = await asyncio.to_thread(self._load)
-            except (GlocalError, OSError, MemoryError) as error:
-                self._failed = now
-                logger.warning(
-                    "model '%s' has changed but cannot be loaded (%s); the old one stays in use",
-                    self.id,
-                    escape(str(error)),
-                )
-                return False
-            old.batcher.close()
-            logger.info("model '%s' was replaced by a new version", self.id)
-            return True
+        old = self._current
+        try:
+            self._current = await asyncio.to_thread(self._load)
+        except (GlocalError, OSError, MemoryError) as error:
+            self._failed = now
+            logger.warning(
+                "model '%s' has changed but cannot be loaded (%s); the old one stays in use",
+                self.id,
+                escape(str(error)),
+            )
+            return False
+        old.batcher.close()
+        logger.info("model '%s' was replaced by a new version", self.id)
+        return True
 
     def _load(self) -> LoadedModel:
         from glocal.predict.predictor import Predictor
