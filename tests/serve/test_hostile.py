@@ -164,9 +164,11 @@ def test_control_characters_and_markup_are_data(server):
 
 
 def test_a_stopped_server_finishes_what_it_accepted(model, tmp_path):
-    with live_server(model, folder=tmp_path) as server:
-        with socket.create_connection(server.address, timeout=60) as connection:
-            connection.sendall(head(len(GOOD)) + GOOD)  # also loads the model
+    # The request loads the model, which takes long enough to stop the server meanwhile.
+    options = ["--limit", "request_seconds=300", "--limit", "shutdown_seconds=300"]
+    with live_server(model, folder=tmp_path, options=options) as server:
+        with socket.create_connection(server.address, timeout=300) as connection:
+            connection.sendall(head(len(GOOD)) + GOOD)
             wait_until(lambda: "glocal_requests_in_flight 1" in server.client.get("/metrics").text)
             server.process.terminate()
             assert status(connection.recv(65_536)) == 200
