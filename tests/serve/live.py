@@ -41,7 +41,6 @@ class LiveServer:
         return int(line.split()[1]) / 1024
 
     def stop(self):
-        self.client.close()
         self.process.terminate()
         self.process.wait(timeout=60)
 
@@ -74,7 +73,8 @@ def live_server(*models, folder, options=()):
         assert started, (folder / "server.log").read_text()
         server = LiveServer(process, json.loads(started)["url"], folder / "server.log")
         wait_until(lambda: reachable(server))
-        yield server
+        with contextlib.closing(server.client):
+            yield server
         if process.poll() is None:
             server.stop()
     finally:
