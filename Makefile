@@ -3,6 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-demo
 # Files of tests run side by side, each in one thread; tests/conftest.py says in which order.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -10,10 +11,10 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 # Tests start many processes; without compiled files each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo serve annif test fast soak check format clean
+.PHONY: help setup demo serve annif test fast soak check wheel-test format clean
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP)  ## a virtual environment in .venv with everything pinned
 
@@ -22,7 +23,13 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## train, evaluate, tag and explain on the built-in data set
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,serve]'
+	@touch $(DEMO_STAMP)
+
+# The demo needs only a part of what the tests need.
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP))  ## train, evaluate, tag and explain on the built-in data set
 	$(BIN)/glocal demo
 
 serve: $(STAMP) demo-model/glocal.toml  ## serve the demo model with its web page
@@ -51,6 +58,9 @@ check: $(STAMP)  ## style, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+wheel-test: $(STAMP)  ## build the wheel and use it in an environment without torch
+	PYTHON=$(BIN)/python .ci/wheel
 
 format: $(STAMP)  ## fix what the formatter and the linter can
 	$(BIN)/ruff check --fix .

@@ -40,7 +40,9 @@ NEXT = """Next:
   glocal eval {out} icd10cm:test
   glocal data inspect YOUR.jsonl
   glocal train YOUR.jsonl --out my-model
-`glocal --help` lists all commands."""
+`glocal --help` lists all commands.
+To try it in a browser, run this and open http://127.0.0.1:8000:
+  glocal serve {out}"""
 
 
 @app.command()
