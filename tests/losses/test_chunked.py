@@ -121,3 +121,50 @@ def test_gradients_of_bf16_logits_are_computed_in_fp32():
     bce_chunk(logits, torch.tensor([[0]]), 0).backward()
     expected = torch.sigmoid(torch.tensor(8.0)) - 1
     torch.testing.assert_close(logits.grad.float().squeeze(), expected, rtol=1e-2, atol=0)
+
+
+def test_row_updates_get_the_gradient_of_each_chunk_at_once():
+    torch.manual_seed(0)
+    state = torch.randn(3, 2, requires_grad=True)
+    weight, bias = torch.randn(5, 2, requires_grad=True), torch.randn(5, requires_grad=True)
+    unused = torch.randn(5, requires_grad=True)
+    given = []
+    chunks = [slice(0, 3), slice(3, 5)]
+
+    def loss(chunk, states, rows):
+        return ((states[0] @ rows[0].T + rows[1]) ** 2).sum()
+
+    def update(chunk, gradient):
+        given.append((chunk, gradient.clone()))
+
+    updates = [update, None, update, None]
+    frozen = [weight, bias, unused, None]
+    value = chunked_loss(loss, chunks, [state], frozen, updates=updates)
+    value.backward()
+    plain = ((state.detach() @ weight.T + bias) ** 2).sum()
+    expected = torch.autograd.grad(plain, (weight, bias))
+    assert [chunk for chunk, _ in given] == chunks  # a tensor without gradient is not updated
+    torch.testing.assert_close(torch.cat([gradient for _, gradient in given]), expected[0])
+    torch.testing.assert_close(bias.grad, expected[1])
+    assert weight.grad is None
+    given.clear()
+    chunked_loss(loss, [slice(0, 5)], [state], frozen, updates=updates)  # one chunk too
+    assert len(given) == 1
+
+
+def test_label_tensors_that_a_loss_does_not_use_get_zeros():
+    weight, unused = torch.ones(4, 2, requires_grad=True), torch.ones(4, requires_grad=True)
+    chunks = [slice(0, 2), slice(2, 4)]
+    chunked_loss(lambda c, s, r: r[0].sum(), chunks, [], [weight, unused]).backward()
+    assert (weight.grad == 1).all()
+    assert not unused.grad.any()
+
+
+def test_a_single_chunk_is_left_to_autograd():
+    weight = torch.ones(4, 2, requires_grad=True)
+    asked = []
+    value = chunked_loss(
+        lambda c, s, r: asked.append(r[0]) or r[0].sum(), [slice(0, 4)], [], [weight]
+    )
+    assert asked[0] is weight
+    assert value.requires_grad
