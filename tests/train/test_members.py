@@ -168,14 +168,14 @@ def test_predictor_tagger_and_ensembles_read_it(whole):
     texts = tiny_corpus(8, seed=2)
     predictor = Predictor.load(whole, device="cpu")
     found = predictor.predict(texts.texts(), k=3, per_expert=True)
-    assert found.experts.keys() == {"D-last", "A-1", "S"}
+    assert found.experts.keys() == {"D-last", "A-last", "S"}
     by_tagger = Tagger.load(whole, device="cpu").predict_topk(texts.texts(), k=3)
     assert np.array_equal(by_tagger.indices, found.indices)
     assert np.array_equal(by_tagger.scores, found.scores)
     voted = ensemble_predict([whole, whole], texts, k=3, device="cpu")
     assert np.array_equal(voted.indices, found.indices)
     report = predictor.evaluate(tiny_corpus(8, seed=2))
-    assert set(report.experts) == {"D-last", "A-1", "S"}
+    assert set(report.experts) == {"D-last", "A-last", "S"}
 
 
 def test_batch_size_does_not_change_predictions(whole):
@@ -193,8 +193,10 @@ def test_the_evidence_of_words_is_the_mean_of_all_members(whole):
         predictor.system = system
         reading = TracedReading(predictor, "the red cat a a a")
         logits = reading.logits([2])
-        assert set(logits) == {"D-last", "A-1", "S"}
-        found.append(np.array([reading.evidence(n, logits[n][0, 0], 2) for n in ("D-last", "A-1")]))
+        assert set(logits) == {"D-last", "A-last", "S"}
+        found.append(
+            np.array([reading.evidence(n, logits[n][0, 0], 2) for n in ("D-last", "A-last")])
+        )
     together, first, second = found
     assert together == pytest.approx((first + second) / 2, abs=1e-5)
     assert not np.allclose(first, second)

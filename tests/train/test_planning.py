@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-import glocal.train.planning
 from glocal.config import load_recipe
 from glocal.errors import ConfigError, Interrupted, MissingExtraError, TrainingError
 from glocal.storage.model_directory import load_model
@@ -39,7 +38,7 @@ def speed(monkeypatch):
             measured.append(arguments)
             return found
 
-        monkeypatch.setattr(glocal.train.planning, "measure", instead)
+        monkeypatch.setattr("glocal.train.measure.measure", instead)
         return measured
 
     return use
