@@ -19,7 +19,7 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-WholeNumber = Annotated[int, BeforeValidator(_whole)]
+_WHOLE = BeforeValidator(_whole)  # comes after the bounds, or the schema would not show them
 
 _TEXT = "Burn on the back of the right hand from boiling water"
 
@@ -36,7 +36,9 @@ class PredictRequest(_Request):
     )
     model: str | None = Field(None, description="Id of the model; the first one by default.")
     texts: list[str] = Field(min_length=1, description="Texts to tag.")
-    k: WholeNumber | None = Field(None, ge=1, le=1_000_000, description="Largest number of tags.")
+    k: Annotated[int, Field(ge=1, le=1_000_000), _WHOLE] | None = Field(
+        None, description="Largest number of tags."
+    )
     threshold: Probability | None = Field(None, description="Lowest probability of a tag.")
     only: list[LabelId] | None = Field(
         None, min_length=1, description="Ids of labels to choose from."
@@ -86,7 +88,9 @@ class ExplainRequest(_Request):
     )
     model: str | None = Field(None, description="Id of the model; the first one by default.")
     text: str = Field(description="The text.")
-    k: WholeNumber | None = Field(None, ge=1, le=100, description="Number of tags; 5 by default.")
+    k: Annotated[int, Field(ge=1, le=100), _WHOLE] | None = Field(
+        None, description="Number of tags; 5 by default."
+    )
     labels: list[LabelId] | None = Field(
         None, min_length=1, max_length=100, description="Ids of labels to explain instead."
     )
