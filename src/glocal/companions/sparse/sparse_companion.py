@@ -17,6 +17,7 @@ from glocal.companions.companion import (
     Companion,
     FitInputs,
 )
+from glocal.companions.sparse.sparse_files import FORMAT
 from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.config import Recipe
 from glocal.config.expert_names import SPARSE_EXPERT
@@ -72,7 +73,7 @@ class SparseCompanion(Companion):
         """
         recipe, train, labels = inputs.recipe, inputs.train, inputs.labels
         seed = recipe.train.seed
-        key: list[Any] = [__version__, asdict(recipe.sparse), seed, train.fingerprint()]
+        key: list[Any] = [__version__, FORMAT, asdict(recipe.sparse), seed, train.fingerprint()]
         key += [labels.ids, labels.names, labels.alt_names, labels.counts.tolist()]
 
         def write(folder: Path) -> None:
