@@ -48,7 +48,7 @@ def test_explain_shows_label_names_as_they_are(run, hostile):
 def test_json_keeps_the_name_and_escapes_it(run, hostile):
     result = run("explain", hostile[1], TEXT, "-k", "15", "--json")
     check(result, "\\u001b[31mred")
-    names = {label["label_id"] for label in json.loads(result.stdout)["labels"]}
+    names = {tag["id"] for tag in json.loads(result.stdout)["tags"]}
     assert names >= {RED, MARKUP, CSI}
 
 

@@ -194,8 +194,8 @@ def test_other_files_that_cannot_be_used(tmp_path):
     (tmp_path / "v.bin").write_bytes(b"1 2\ncat \x00\x00")
     with pytest.raises(DataError, match="binary format"):
         read_word_vectors(tmp_path / "v.bin")
-    (tmp_path / "v.txt").write_bytes(b"cat 1 2\nd\xffg 1 2\n")
-    with pytest.raises(DataError, match=r":2: byte 0xff"):
+    (tmp_path / "v.txt").write_bytes(b"cat 1 2\nd\x81g 1 2\n")
+    with pytest.raises(DataError, match=r":2: byte 0x81"):
         read_word_vectors(tmp_path / "v.txt")
     (tmp_path / "ok.txt").write_text("cat 1 2\n", encoding="utf-8")
     with pytest.raises(DataError, match="has no word of these texts"):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="analyze",
-    help="Analyse layers, label frequencies, output layers and explanations.",
+    help="Analyse layers, label bands, output layers, explanations.",
     no_args_is_help=True,
 )
 app.command()(heads)

@@ -47,6 +47,7 @@ EXAMPLES = {
     "analyze": "glocal analyze bands model test.jsonl",
     "analyze layers": "glocal analyze layers train.jsonl --dev dev.jsonl --out layers",
     "analyze bands": "glocal analyze bands model1 model2 test.jsonl",
+    "analyze faithfulness": "glocal analyze faithfulness model test.jsonl",
     "analyze heads": "glocal analyze heads --labels 10000,100000",
     "baseline": "glocal baseline parabel train.jsonl test.jsonl",
     "benchmark": "glocal benchmark train.jsonl dev.jsonl test.jsonl --out benchmark",

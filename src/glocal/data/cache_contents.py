@@ -18,6 +18,7 @@ CACHE_KINDS = {
     "builtin": "built-in data sets",
     "corpora": "large files, read once",
     "encoders": "downloaded encoders",
+    "jobs": "inputs of processes that fit models",
     "label-text": "encoded label names",
     "sparse": "features of the linear model of words",
     "scopes": "labels suggested by similar texts",

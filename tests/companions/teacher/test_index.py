@@ -108,7 +108,7 @@ def test_approximate_search_finds_most_and_orders_them_exactly(tmp_path, kind):
     assert np.all(np.diff(similarities) <= 0)
     assert not np.any(rows == exclude[:, None])
     index.save(tmp_path)
-    loaded = SimilarityIndex.load(tmp_path, kind=kind, effort=16)
+    loaded = SimilarityIndex.load(tmp_path, embedded.shape[1], kind=kind, effort=16)
     np.testing.assert_array_equal(loaded.search(queries, 10, exclude=exclude)[0], rows)
 
 
