@@ -106,7 +106,7 @@ def test_evaluate(fitted):
 def test_explain(fitted):
     tags = fitted.explain("the red cat", k=2, words=3)
     assert len(tags) == 2
-    assert tags[0].label_id in fitted.classes_
+    assert tags[0].id in fitted.classes_
 
 
 def test_a_single_string_gives_a_single_result(fitted):
@@ -227,7 +227,7 @@ def test_threads_may_predict_at_the_same_time(fitted):
     expected = [fitted.predict_topk(block, k=3).scores for block in blocks]
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(lambda block: fitted.predict_topk(block, k=3).scores, blocks))
-        explained = list(pool.map(lambda text: fitted.explain(text, k=1)[0].label_id, texts))
+        explained = list(pool.map(lambda text: fitted.explain(text, k=1)[0].id, texts))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     assert explained == [labels[0] for labels in fitted.predict(texts, k=1)]
