@@ -8,8 +8,11 @@ import os
 import re
 import shlex
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -78,11 +81,29 @@ def commands():
     return [words[1:] for words in split]
 
 
+def check_serves(words):
+    """Start a server, ask it for its health and stop it as Ctrl-C does."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "glocal", *words, "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert "http://" in server.stderr.readline()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
+            assert answer.status == 200
+        server.send_signal(signal.SIGINT)
+        said = server.communicate(timeout=60)[1]
+    assert server.returncode == 130, said  # as for any command that Ctrl-C stops
+
+
 @pytest.mark.slow
 def test_the_commands_run(folder, monkeypatch):
     monkeypatch.chdir(folder)
     assert len(commands()) >= 9
     for words in commands():
+        if words[0] == "serve":
+            check_serves(words)
+            continue
         target = words[-1] if ">" in words else None
         # One pass over the texts tells whether the command works, and so does a small budget.
         budgeted = "--budget" in words
