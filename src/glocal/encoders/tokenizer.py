@@ -125,7 +125,7 @@ def read_backend(path: Path) -> Tokenizer:
         ModelError: It is damaged. Token ids are checked first, as compiled code makes room for
             every id up to the largest.
     """
-    tokenizers = require("tokenizers", extra="runtime", purpose="models with an encoder")
+    tokenizers = require("tokenizers", extra="train", purpose="models with an encoder")
     try:
         content = path.read_text("utf-8")
         _check_ids(json.loads(content))
