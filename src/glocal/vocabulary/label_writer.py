@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from glocal.data.atomic import atomic_write
-from glocal.data.writers import check_writable_format
+from glocal.data.writers import write_rows
 from glocal.vocabulary.label_table import LabelTable
 
 _FIELDS = ("id", "name", "description", "parents", "alt_names", "notation")
@@ -28,18 +25,11 @@ def write_label_table(table: LabelTable, path: str | Path) -> None:
     Raises:
         ConfigError: The file has another ending.
     """
-    check_writable_format(path)
-    name = Path(path).name.lower()
-    with atomic_write(path) as file:
-        if name.endswith(".parquet"):
-            columns = dict(zip(_FIELDS, _columns(table), strict=True))
-            pq.write_table(pa.table(columns), file, compression="zstd")
-        elif name.endswith(".gz"):
-            # No time stamp, so that the same table gives the same bytes.
-            with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as zipped:
-                zipped.writelines(_lines(table))
-        else:
-            file.writelines(_lines(table))
+    write_rows(
+        path,
+        table=lambda: pa.table(dict(zip(_FIELDS, _columns(table), strict=True))),
+        lines=_lines(table),
+    )
 
 
 def _columns(table: LabelTable) -> tuple[list[Any], ...]:
