@@ -40,7 +40,7 @@ _NAMED, _REST = "named", "random"
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """What the best tags lose in log-odds, on average over texts.
+    """The mean loss in log-odds of the best tags, over texts.
 
     Args:
         expert: The expert, `combined` for the whole model.

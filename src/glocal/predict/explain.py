@@ -52,7 +52,7 @@ class Span:
 
 @dataclass(frozen=True)
 class ExpertPart:
-    """What an expert says of a tag.
+    """The contribution of one expert to a tag.
 
     Args:
         name: The expert.

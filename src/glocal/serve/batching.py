@@ -61,7 +61,7 @@ class _Work:
     answer: Future[Any] = field(default_factory=Future)
 
     def joins(self, first: _Work) -> bool:
-        """Whether it can be computed together with another one."""
+        """Return whether two requests can be computed together."""
         if self.choice is None or first.choice is None:
             return False
         mine, theirs = self.choice, first.choice

@@ -1,4 +1,4 @@
-"""What stands between the network and the application: limits, keys, logs.
+"""The guard between the network and the application: limits, keys, logs.
 
 `Observer` is the outermost layer: it gives every request an id, adds the security headers, writes
 the access log and counts requests. `Guard` checks where a request comes from and its key, reads the

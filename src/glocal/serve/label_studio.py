@@ -61,7 +61,7 @@ class SetupRequest(_Payload):
 
 
 class Annotation(_Payload):
-    """What somebody answered to a task."""
+    """The answer that somebody gave to a task."""
 
     id: int | None = None
     result: list[dict[str, Any]]

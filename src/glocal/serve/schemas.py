@@ -98,7 +98,7 @@ class ExplainRequest(_Request):
 
 
 class ExpertShare(BaseModel):
-    """What one expert contributed to a tag."""
+    """The contribution of one expert to a tag."""
 
     name: str
     score: float = Field(description="Probability by this expert alone.")

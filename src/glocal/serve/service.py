@@ -1,4 +1,4 @@
-"""What every interface of the server does with a request: find the model, check texts, tag them."""
+"""The steps of a request in every interface: find the model, check texts, tag them."""
 
 from __future__ import annotations
 

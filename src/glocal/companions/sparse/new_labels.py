@@ -26,7 +26,7 @@ from glocal.config import SparseConfig
 
 @dataclass(frozen=True)
 class TrainingMemory:
-    """What a trained model keeps of its training, to fit labels that are added later.
+    """The part of its training that a model keeps, to fit labels that are added later.
 
     Args:
         margins: Scaling of the trained labels' margins.

@@ -74,7 +74,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class LabelEvidence:
-    """What is known of labels besides their trained weights.
+    """Facts about labels in addition to their trained weights.
 
     Args:
         profiles: (F, L) float32 CSR matrix, the mean text of each label (`label_profiles`).

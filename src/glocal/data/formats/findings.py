@@ -1,4 +1,4 @@
-"""What was detected about a file, for the user to check."""
+"""Findings: the facts detected about a file, for the user to check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHARACTER_NAMES = {"\t": "tabs"}
 
 @dataclass(slots=True)
 class Findings:
-    """What was detected about one file.
+    """The facts detected about one file.
 
     Args:
         format: Its format.
