@@ -39,7 +39,7 @@ def make_pool(*, documents=400, labels=12, useful=(1.0, 0.5), frequency=-0.4, co
         )
         for i, slope in enumerate(useful)
     }
-    return Pool(pooled, scored, counts), sp.csr_matrix(gold.astype(np.int8))
+    return Pool.from_predictions(pooled, scored, counts), sp.csr_matrix(gold.astype(np.int8))
 
 
 def exact_pool(weight, frequency, bias, *, documents=2000):
@@ -52,7 +52,7 @@ def exact_pool(weight, frequency, bias, *, documents=2000):
     pooled = np.tile(np.arange(4), (documents, 1))
     scores = np.tile(sigmoid(log_odds).astype(np.float32), (documents, 1))
     scored = {"E": Predictions.from_unsorted(pooled, scores, 4)}
-    return Pool(pooled, scored, counts), sp.csr_matrix(gold.astype(np.int8))
+    return Pool.from_predictions(pooled, scored, counts), sp.csr_matrix(gold.astype(np.int8))
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_no_frequency_term_where_counts_are_not_known():
         )
         for i, name in enumerate(pool.names)
     }
-    assert fit_weights(Pool(pool.labels, scored), gold).frequency == 0.0
+    assert fit_weights(Pool.from_predictions(pool.labels, scored), gold).frequency == 0.0
     assert fit_weights(pool, gold).frequency < -0.1
 
 
@@ -110,11 +110,13 @@ def test_empty_places_of_the_pool_teach_nothing():
     pool, gold = make_pool(documents=100)
     expected = fit_weights(pool, gold)
     empty = np.full((100, 1), -1)
-    pool.labels = np.concatenate([pool.labels, empty], axis=1)
-    pool.filled = pool.labels >= 0
-    pool.log_odds = np.concatenate([pool.log_odds, np.full((100, 1, 2), -9.0)], axis=1)
-    pool.log_counts = np.concatenate([pool.log_counts, np.full((100, 1), 4.0)], axis=1)
-    assert fit_weights(pool, gold) == expected
+    wider = replace(
+        pool,
+        labels=np.concatenate([pool.labels, empty], axis=1),
+        log_odds=np.concatenate([pool.log_odds, np.full((100, 1, 2), -9.0)], axis=1),
+        log_counts=np.concatenate([pool.log_counts, np.full((100, 1), 4.0)], axis=1),
+    )
+    assert fit_weights(wider, gold) == expected
 
 
 def test_gradient_by_finite_differences():
@@ -261,7 +263,7 @@ def test_a_pool_has_log_odds_and_log_counts_of_its_labels():
         np.array([[5, 2], [1, -1]]), np.array([[1.0, 0.0], [0.25, -np.inf]], dtype=np.float32)
     )
     counts = np.array([9, 0, 3, 9, 9, 50])
-    pool = Pool(labels, {"a": scored, "b": scored}, counts)
+    pool = Pool.from_predictions(labels, {"a": scored, "b": scored}, counts)
     assert pool.names == ["a", "b"]
     assert pool.filled.tolist() == [[True, True], [True, False]]
     sure = np.log((1 - 1e-7) / 1e-7)
@@ -270,7 +272,7 @@ def test_a_pool_has_log_odds_and_log_counts_of_its_labels():
     np.testing.assert_allclose(pool.log_counts, [[np.log(3), np.log(50)], [0, np.log(9)]])
     gold = sp.csr_matrix(np.array([[1, 0, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0]]))
     assert pool.hits(gold).tolist() == [[True, False], [True, False]]
-    assert not Pool(labels, {"a": scored}).log_counts.any()
+    assert not Pool.from_predictions(labels, {"a": scored}).log_counts.any()
 
 
 def test_all_hits_or_none_teach_nothing():

@@ -42,6 +42,9 @@ def ensemble(
     k: TopK = None,
     ks: Annotated[str, option("Cut-offs of the metrics for --eval.", "--ks")] = "1,3,5",
     pool: Annotated[int, option("Labels taken from each model for each text.", min=1)] = 100,
+    raw: Annotated[
+        bool, option("Average probabilities without their calibration, as in the papers.", "--raw")
+    ] = False,
     threshold: Annotated[
         float, option("Skip labels with a lower probability.", min=0, max=1)
     ] = 0.0,
@@ -71,6 +74,7 @@ def ensemble(
             corpus,
             k=max(width, min(max(cut_offs, default=0), len(labels))),
             pool=pool,
+            raw=raw,
             device=device,
             batch_size=batch_size,
             progress=progress,

@@ -37,6 +37,7 @@ def ensemble_predict(
     *,
     k: int = 5,
     pool: int = 100,
+    raw: bool = False,
     device: str = "auto",
     batch_size: int = 64,
     progress: Progress | None = None,
@@ -48,6 +49,7 @@ def ensemble_predict(
         corpus: The texts.
         k: Labels per text.
         pool: Labels each model proposes for a text; never fewer than `k`.
+        raw: Average the models' probabilities as they are, without their calibration.
         device: The device to compute on.
         batch_size: Texts per batch.
         progress: Called with (texts done, texts to do), counted over all models and both passes.
@@ -69,7 +71,7 @@ def ensemble_predict(
         raise ConfigError(f"k = {k}: expected 1 to {len(labels)}, the number of labels")
     width = min(max(pool, k), len(labels))
     with tempfile.TemporaryDirectory(prefix="glocal-ensemble-") as folder:
-        votes = _Votes(Path(folder), (len(corpus), len(paths), width))
+        votes = _Votes(Path(folder), (len(corpus), len(paths), width), calibrated=not raw)
         turns = list(itertools.product((votes.propose, votes.score), enumerate(paths)))
         for turn, (act, (model, path)) in enumerate(turns):
             predictor = Predictor.load(path, device=device, batch_size=batch_size)
@@ -123,10 +125,12 @@ class _Votes:
     Args:
         folder: Where the files go.
         shape: Texts, models, labels each model puts forward.
+        calibrated: Whether the models' probabilities are calibrated.
     """
 
-    def __init__(self, folder: Path, shape: tuple[int, int, int]) -> None:
+    def __init__(self, folder: Path, shape: tuple[int, int, int], *, calibrated: bool) -> None:
         n_texts, self.n_models, self.width = shape
+        self.calibrated = calibrated
         flat = (n_texts, self.n_models * self.width)
         self.proposed = _scratch(folder / "proposed.npy", flat, np.int64)  # (n, models × width)
         self.sums = _scratch(folder / "sums.npy", flat, np.float32)  # (n, models × width)
@@ -142,7 +146,9 @@ class _Votes:
         """Add a model's probabilities of the pooled labels."""
         candidates = distinct_labels(self.proposed[rows] - 1)
         width = candidates.shape[1]
-        scored = predictor.predict(texts, k=width, candidates=candidates)
+        scored = predictor.predict(
+            texts, k=width, candidates=candidates, calibrated=self.calibrated
+        )
         scores = scores_at(candidates, scored)
         self.sums[rows, :width] += np.where(candidates >= 0, scores, 0.0)
 

@@ -66,7 +66,7 @@ class Combination:
         return torch.sigmoid(total)
 
     def of_arrays(
-        self, logits: Mapping[str, NDArray[np.float32]], counts: NDArray[Any]
+        self, logits: Mapping[str, NDArray[np.floating]], counts: NDArray[Any]
     ) -> NDArray[np.float32]:
         """Return the probabilities of labels, in numpy.
 

@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glocal.arrays import Bools, Floats32, Ints
+from glocal.arrays import Bools, Floats, Floats32, Ints
 from glocal.log_odds import log_odds
 from glocal.ranking.predictions import Predictions
 
-_CLIP = (1e-7, 1.0 - 1e-7)
+LOWEST_AND_HIGHEST = (1e-7, 1.0 - 1e-7)  # probabilities of finite log-odds
 _LAST = np.iinfo(np.int64).max  # sorts empty places to the end
 
 
+@dataclass(frozen=True, eq=False)
 class Pool:
     """Log-odds of every expert at the pooled labels of documents.
 
-    Args:
+    Attributes:
         labels: (n, m) pooled labels, from `distinct_labels`.
-        scored: Each expert's probabilities of them by its name, in any order.
-        counts: (L,) training texts of every label; without them all labels count alike.
+        names: The experts.
+        log_odds: (n, m, experts) their log-odds of the labels.
+        log_counts: (n, m) logarithm of the labels' training texts; 0 where all count alike.
     """
 
-    def __init__(
-        self, labels: Ints, scored: Mapping[str, Predictions], counts: Ints | None = None
-    ) -> None:
-        self.labels, self.names = labels, list(scored)
-        self.filled = labels >= 0
-        columns = [log_odds(scores_at(labels, alone), _CLIP) for alone in scored.values()]
-        self.log_odds = np.stack(columns, axis=-1)  # (n, m, experts)
-        self.log_counts = np.zeros(labels.shape)  # (n, m)
-        if counts is not None:
-            self.log_counts += np.log(np.maximum(counts, 1))[np.maximum(labels, 0)]
+    labels: Ints
+    names: list[str]
+    log_odds: Floats
+    log_counts: NDArray[np.float64]
+
+    @classmethod
+    def from_predictions(
+        cls, labels: Ints, scored: Mapping[str, Predictions], counts: Ints | None = None
+    ) -> Pool:
+        """Return the pool of labels that every expert has scored.
+
+        Args:
+            labels: (n, m) pooled labels, from `distinct_labels`.
+            scored: Each expert's probabilities of them by its name, in any order.
+            counts: (L,) training texts of every label; without them all labels count alike.
+        """
+        columns = [
+            log_odds(scores_at(labels, alone), LOWEST_AND_HIGHEST) for alone in scored.values()
+        ]
+        return cls(labels, list(scored), np.stack(columns, axis=-1), log_counts(labels, counts))
+
+    @property
+    def filled(self) -> Bools:
+        """The places that hold a label, (n, m)."""
+        return self.labels >= 0
 
     def hits(self, gold: Any) -> Bools:
         """Mark the pooled labels that are gold, (n, m)."""
@@ -42,6 +61,13 @@ class Pool:
             self.labels.shape
         )
         return np.asarray((found > 0) & self.filled)
+
+
+def log_counts(labels: Ints, counts: Ints | None) -> NDArray[np.float64]:
+    """Return the logarithm of the training texts of labels (n, m); 0 without counts."""
+    if counts is None:
+        return np.zeros(labels.shape)
+    return np.asarray(np.log(np.maximum(counts, 1))[np.maximum(labels, 0)], dtype=np.float64)
 
 
 def distinct_labels(proposed: Ints) -> Ints:

@@ -204,7 +204,7 @@ class DevEvaluator:
     def _fit(self, pooled: Ints) -> Combination | None:
         experts = self.system.expert_names
         scored = self.predictions(exact=True, candidates=pooled, experts=experts)
-        pool = Pool(pooled, scored.experts, self.labels.counts)
+        pool = Pool.from_predictions(pooled, scored.experts, self.labels.counts)
         return fit_weights(pool, self.gold)
 
 

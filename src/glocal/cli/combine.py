@@ -1,0 +1,95 @@
+"""`glocal combine`: save experts' scores, and combine experts and models by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.corpora import read_file
+from glocal.cli.evaluate import print_report
+from glocal.cli.options import AsJson, BatchSize, Device, Model, Reading, parse_ks, reads_files
+from glocal.cli.parameters import argument, option
+
+app = typer.Typer(
+    help="Save experts' scores, and combine experts and models by them.",
+    no_args_is_help=True,
+)
+
+
+@app.command()
+@reads_files
+def save(
+    model: Model,
+    file: Annotated[str, argument("Texts with labels.", metavar="FILE")],
+    *,
+    out: Annotated[
+        Path, option("File for the scores, such as dev.npz.", "--out", "-o", metavar="FILE")
+    ],
+    best: Annotated[int, option("Labels that each expert proposes for a text.", min=1)] = 30,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+    reading: Reading,
+) -> None:
+    """Save every expert's scores of the best labels of each text, with the gold labels."""
+    from glocal.lab.saved_scores import save_scores
+    from glocal.predict.predictor import Predictor
+
+    corpus = read_file(file, **reading)
+    predictor = Predictor.load(model, device=device, batch_size=batch_size)
+    with console.progress_bar("scoring", unit="readings") as progress:
+        scores = save_scores(predictor, corpus, best=best, progress=progress)
+    scores.save(out)
+    console.note(f"Wrote {out}: {len(scores):,} texts, experts {', '.join(scores.experts)}.")
+
+
+@app.command()
+def fit(
+    dev: Annotated[list[Path], argument("Saved scores on dev, one file per model.", metavar="DEV")],
+    *,
+    test: Annotated[
+        list[Path] | None,
+        option("Saved scores on test; repeat it for each model, in the order of DEV."),
+    ] = None,
+    way: Annotated[
+        str,
+        option(
+            "weights (one per expert and model), members (experts of one name averaged, as in the "
+            "recipe best) or mean (probabilities averaged, nothing fitted)."
+        ),
+    ] = "weights",
+    experts: Annotated[
+        str | None, option("Experts to use, such as D-last,S; all by default.", metavar="NAME,…")
+    ] = None,
+    k: Annotated[str, option("Cut-offs of the metrics, such as 1,3,5.", "--k", "-k")] = "1,3,5",
+    as_json: AsJson = False,
+) -> None:
+    """Fit a combination of experts and models on dev, and score it on dev and test."""
+    from glocal.lab.combine import combine
+    from glocal.lab.saved_scores import SavedScores
+
+    ks = parse_ks(k)
+    names = None if experts is None else [name.strip() for name in experts.split(",")]
+    found = combine(
+        [SavedScores.load(path) for path in dev],
+        [SavedScores.load(path) for path in test or ()],
+        way=way,
+        experts=names,
+        ks=ks,
+    )
+    combination = found.combination.to_mapping()
+    if as_json:
+        reports = {"dev": found.dev.to_dict()}
+        if found.test is not None:
+            reports["test"] = found.test.to_dict()
+        console.print_json({"combination": combination, **reports})
+        return
+    print_report(found.dev, title="dev")
+    if found.test is not None:
+        print_report(found.test, title="test")
+    weights = ", ".join(f"{name} {value:.3f}" for name, value in combination["weights"].items())
+    if weights:
+        terms = f"frequency {combination['frequency']:.3f}, bias {combination['bias']:.3f}"
+        console.note(f"Weights fitted on dev: {weights}; {terms}.")
