@@ -29,6 +29,7 @@ def save(
         Path, option("File for the scores, such as dev.npz.", "--out", "-o", metavar="FILE")
     ],
     best: Annotated[int, option("Labels that each expert proposes for a text.", min=1)] = 30,
+    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     reading: Reading,
@@ -42,6 +43,8 @@ def save(
     with console.progress_bar("scoring", unit="readings") as progress:
         scores = save_scores(predictor, corpus, best=best, progress=progress)
     scores.save(out)
+    if as_json:
+        console.print_json({"path": str(out), "texts": len(scores), "experts": scores.experts})
     console.note(f"Wrote {out}: {len(scores):,} texts, experts {', '.join(scores.experts)}.")
 
 
