@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from glocal.config import load_recipe
 from glocal.config.resolve import check, resolve
@@ -74,6 +74,7 @@ def shape_folder(name):
     specials = ["[PAD]", "<pad>", "[UNK]", "[CLS]", "[SEP]"]
     words = [*specials, *(f"w{i}" for i in range(VOCABULARY - len(specials)))]
     tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {**SHAPES[name], "vocab_size": VOCABULARY}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
