@@ -3,9 +3,9 @@
     python benchmarks/batcher_speed.py                   MiniLM's shape, 4,108 labels, 128 tokens
     python benchmarks/batcher_speed.py --model MODEL     a stored model
 
-Callers wait for each answer before they send the next text, as clients of a server do. Both batchers
-are measured in turns, three rounds each; the best round counts. Needs neither a web server nor the
-packages of one. Random weights are as fast as trained ones.
+Callers wait for each answer before they send the next text, as clients of a server do. Both
+batchers are measured in turns, three rounds each; the best round counts. Needs neither a web server
+nor the packages of one. Random weights are as fast as trained ones.
 """
 
 import argparse
@@ -16,7 +16,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
-from step_time import shape_folder
 
 from glocal.config import load_recipe
 from glocal.config.resolve import check, resolve
@@ -28,6 +27,7 @@ from glocal.storage.model_directory import StoredModel
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from glocal.vocabulary.label_space import LabelSpace
+from step_time import shape_folder
 
 ROUNDS = 3
 KINDS = {"batched": 64, "one at a time": 1}  # by the largest batch

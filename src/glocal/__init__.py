@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor
     from glocal.progress import Progress
     from glocal.ranking.decision import Decision
+    from glocal.ranking.decision_fit import DecisionScores
     from glocal.ranking.predictions import Predictions, Tag
     from glocal.tagger import NotFittedError, Tagger
     from glocal.train.listener import TrainListener
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         remove_labels,
         rename_labels,
     )
+    from glocal.update.threshold_update import ThresholdUpdate, tune_threshold
     from glocal.vocabulary.bands import Band, Bands
     from glocal.vocabulary.concept_choice import ConceptChoice
     from glocal.vocabulary.label_space import LabelSpace
@@ -73,6 +75,7 @@ __all__ = [
     "Corpus",
     "DataError",
     "Decision",
+    "DecisionScores",
     "Document",
     "EvaluationReport",
     "ExpertPart",
@@ -104,6 +107,7 @@ __all__ = [
     "TagExplanation",
     "Tagger",
     "TeacherExplanation",
+    "ThresholdUpdate",
     "TrainListener",
     "TrainingError",
     "Vote",
@@ -118,6 +122,7 @@ __all__ = [
     "recipe_names",
     "remove_labels",
     "rename_labels",
+    "tune_threshold",
 ]
 
 _MODULES = {
@@ -142,6 +147,7 @@ _MODULES = {
     "glocal.predict.predictor": "Predictor",
     "glocal.progress": "Progress",
     "glocal.ranking.decision": "Decision",
+    "glocal.ranking.decision_fit": "DecisionScores",
     "glocal.ranking.predictions": "Predictions Tag",
     "glocal.tagger": "NotFittedError Tagger",
     "glocal.train.listener": "TrainListener",
@@ -149,6 +155,7 @@ _MODULES = {
     "glocal.update.label_update": (
         "LabelUpdate add_labels merge_labels remove_labels rename_labels"
     ),
+    "glocal.update.threshold_update": "ThresholdUpdate tune_threshold",
     "glocal.vocabulary.bands": "Band Bands",
     "glocal.vocabulary.label_space": "LabelSpace",
 }

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from glocal.ranking.decision import Decision, fit_decision
+from glocal.ranking.decision import Decision
+from glocal.ranking.decision_fit import fit_decision
 from glocal.ranking.predictions import Predictions
 
 

@@ -35,6 +35,7 @@ EXAMPLES = {
     "explain": 'glocal explain model "a text to tag"',
     "serve": "glocal serve model --feedback corrections",
     "info": "glocal info model",
+    "threshold": "glocal threshold model dev.jsonl --precision 0.8",
     "labels": "glocal labels add model new-labels.jsonl --examples new.jsonl",
     "labels add": "glocal labels add model new-labels.jsonl --examples new.jsonl",
     "labels remove": "glocal labels remove model c_123 c_456",

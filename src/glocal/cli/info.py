@@ -96,9 +96,21 @@ def _integrity(found: ModelInfo) -> str:
 def _default_tags(found: ModelInfo) -> str:
     if "threshold" not in found.decision:
         return "the best k; no threshold is stored"
-    at_least = found.decision.get("at_least", 0)
-    place = _tuned_on(found) if "micro_f1" in found.decision else ""
-    return (
-        f"probability of at least {found.decision['threshold']:.3f}, {at_least} or more per text"
-        + f", tuned {place}" * bool(place)
-    )
+    decision = found.decision
+    own = len(decision.get("own", ()))
+    parts = [
+        f"probability of at least {decision['threshold']:.3f}",
+        f"{own:,} labels with a threshold of their own" * bool(own),
+        f"{decision.get('at_least', 0)} or more per text",
+        _tuned_for(found),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _tuned_for(found: ModelInfo) -> str:
+    """Return what the threshold was tuned for and on which texts, in words."""
+    decision = found.decision
+    if "goal" in decision:
+        return f"tuned for {decision['goal']} on {decision['n_texts']:,} texts"
+    place = _tuned_on(found) if "micro_f1" in decision else ""
+    return f"tuned {place}" if place else ""

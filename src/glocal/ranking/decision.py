@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Container, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from glocal.metrics.ranking import judge
+from glocal.arrays import Floats32
 from glocal.ranking.predictions import Predictions
+
+if TYPE_CHECKING:
+    from glocal.vocabulary.label_space import LabelSpace
 
 _FIRST_WIDTH = 64  # labels asked for first where a threshold alone limits them
 
@@ -23,22 +25,51 @@ class Decision:
         threshold: Lowest probability of a tag.
         at_least: Number of tags a text gets whatever their probability.
         micro_f1: Micro-F1 of this decision on the texts it was tuned on; None if it was not tuned.
+        own: Thresholds of labels that have one of their own, by label id.
+        goal: What it was tuned for after training, in words; empty if it comes from training.
+        n_texts: Number of texts it was tuned on after training.
     """
 
     threshold: float = 0.5
     at_least: int = 1
     micro_f1: float | None = None
+    own: Mapping[str, float] = field(default_factory=dict)
+    goal: str = ""
+    n_texts: int = 0
+    _limits: list[tuple[LabelSpace, Floats32]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     def __call__(self, predictions: Predictions) -> Predictions:
         """Return the predictions without the labels that are no tags."""
-        keep = predictions.scores >= self.threshold
+        limits: Floats32 | float = self.threshold
+        if self.own:
+            limits = self._limits_of(predictions.known_labels)[predictions.indices]
+        keep = predictions.scores >= limits
         keep[:, : self.at_least] = True
         return predictions.masked(keep & (predictions.indices >= 0))
+
+    @property
+    def lowest(self) -> float:
+        """The lowest threshold of any label."""
+        return min(self.threshold, *self.own.values()) if self.own else self.threshold
+
+    def renamed(self, ids: Mapping[str, str]) -> Decision:
+        """Return the decision for labels that got other ids, given by the old ones."""
+        return replace(self, own={ids.get(id_, id_): t for id_, t in self.own.items()})
+
+    def restricted(self, ids: Container[str]) -> Decision:
+        """Return the decision without the thresholds of labels that are no longer there."""
+        return replace(self, own={id_: t for id_, t in self.own.items() if id_ in ids})
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain values for storage."""
         stored: dict[str, Any] = {"threshold": self.threshold, "at_least": self.at_least}
-        return stored if self.micro_f1 is None else {**stored, "micro_f1": self.micro_f1}
+        if self.micro_f1 is not None:
+            stored["micro_f1"] = self.micro_f1
+        if self.goal:
+            stored |= {"goal": self.goal, "n_texts": self.n_texts}
+        return {**stored, "own": dict(self.own)} if self.own else stored
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Decision:
@@ -48,7 +79,60 @@ class Decision:
             float(mapping["threshold"]),
             int(mapping["at_least"]),
             None if tuned is None else float(tuned),
+            own={str(id_): float(t) for id_, t in mapping.get("own", {}).items()},
+            goal=str(mapping.get("goal", "")),
+            n_texts=int(mapping.get("n_texts", 0)),
         )
+
+    def _limits_of(self, labels: LabelSpace) -> Floats32:
+        """Return the threshold of every label, computed once for a label space."""
+        for known, limits in self._limits:
+            if known is labels:
+                return limits
+        limits = np.full(len(labels), self.threshold, np.float32)
+        for id_, threshold in self.own.items():
+            if id_ in labels.index:
+                limits[labels.index[id_]] = threshold
+        self._limits[:] = [(labels, limits)]
+        return limits
+
+
+def tag_steps(
+    n_labels: int,
+    decision: Decision,
+    *,
+    k: int | None = None,
+    threshold: float | None = None,
+) -> Generator[int, Predictions, Predictions]:
+    """Choose the tags of texts, by the rule that every way of tagging follows.
+
+    With k, the k best labels; with a threshold, every label that reaches it; with both, at most k
+    that reach it; with neither, the labels the decision keeps.
+
+    Args:
+        n_labels: Largest number of labels of a text.
+        decision: The decision stored with the model.
+        k: Largest number of labels for a text.
+        threshold: Lowest probability of a label.
+
+    Yields:
+        How many of the best labels it needs next; they are sent back.
+
+    Returns:
+        The tags.
+    """
+    if k is not None:
+        found = yield k
+        return found.above(threshold or 0.0)
+    if threshold is not None:
+        decision = Decision(threshold, at_least=0)
+    width = min(_FIRST_WIDTH, n_labels)
+    found = yield width
+    # More labels are asked for until one is below every threshold.
+    while width < n_labels and (found.scores[:, -1] >= decision.lowest).any():
+        width = min(8 * width, n_labels)
+        found = yield width
+    return decision(found)
 
 
 def choose_tags(
@@ -59,10 +143,7 @@ def choose_tags(
     k: int | None = None,
     threshold: float | None = None,
 ) -> Predictions:
-    """Return the tags of texts, by the rule that every way of tagging follows.
-
-    With k, the k best labels; with a threshold, every label that reaches it; with both, at most k
-    that reach it; with neither, the labels the decision keeps.
+    """Return the tags of texts as `tag_steps` chooses them.
 
     Args:
         best: Returns the best labels of each text; called with their number, `k`.
@@ -71,51 +152,11 @@ def choose_tags(
         k: Largest number of labels for a text.
         threshold: Lowest probability of a label.
     """
-    if k is not None:
-        return best(k=k).above(threshold or 0.0)
-    if threshold is not None:
-        decision = Decision(threshold, at_least=0)
-    width = min(_FIRST_WIDTH, n_labels)
-    found = best(k=width)
-    # More labels are asked for until one is below the threshold.
-    while width < n_labels and (found.scores[:, -1] >= decision.threshold).any():
-        width = min(8 * width, n_labels)
-        found = best(k=width)
-    return decision(found)
-
-
-def fit_decision(predictions: Predictions, gold: Any, *, at_least: int = 1) -> Decision:
-    """Find the threshold with the highest micro-F1.
-
-    Args:
-        predictions: Calibrated predictions of held-out texts.
-        gold: Sparse (texts, columns ≥ labels); texts without gold are skipped.
-        at_least: Number of tags a text gets whatever their probability.
-
-    Returns:
-        The tuned decision; the default one if no prediction is gold.
-    """
-    judged = judge(predictions.indices, gold)
-    scores = judged.kept_scores(predictions.scores)
-    filled = judged.indices >= 0
-    if not judged.hits.any():
-        return Decision(at_least=at_least)
-    always = filled[:, :at_least]
-    rest = filled[:, at_least:]
-    order = np.argsort(-scores[:, at_least:][rest], kind="stable")
-    others = scores[:, at_least:][rest][order]
-    hits = np.concatenate(([0], np.cumsum(judged.hits[:, at_least:][rest][order])))
-    hits = hits + np.count_nonzero(judged.hits[:, :at_least] & always)
-    given = np.arange(len(hits)) + np.count_nonzero(always)
-    f1 = 2 * hits / (given + judged.gold.sizes.sum())
-    f1[1:-1][others[1:] == others[:-1]] = -1.0  # equal scores are kept or dropped together
-    best = int(np.argmax(f1))
-    return Decision(_between(others, best), at_least, float(f1[best]))
-
-
-def _between(scores: NDArray[np.floating], count: int) -> float:
-    """Return a threshold that the first `count` of falling scores reach, and no other."""
-    above = float(scores[count - 1]) if count else 1.0
-    below = float(scores[count]) if count < len(scores) else 0.0
-    middle = (above + below) / 2
-    return middle if below < middle <= above else above
+    steps = tag_steps(n_labels, decision, k=k, threshold=threshold)
+    width = next(steps)
+    while True:
+        try:
+            width = steps.send(best(k=width))
+        except StopIteration as end:
+            found: Predictions = end.value
+            return found

@@ -161,7 +161,7 @@ class Predictions:
         return (self[row] for row in range(len(self)))
 
     def __getitem__(self, row: int) -> list[Tag]:
-        labels, filled = self._known_labels(), int((self.indices[row] >= 0).sum())
+        labels, filled = self.known_labels, int((self.indices[row] >= 0).sum())
         indices, scores = self.indices[row, :filled].tolist(), self.scores[row, :filled].tolist()
         return [
             Tag(labels.ids[index], labels.names[index], score)
@@ -186,7 +186,13 @@ class Predictions:
         """
         return [tag.name for tag in self[row]]
 
-    def _known_labels(self) -> LabelSpace:
+    @property
+    def known_labels(self) -> LabelSpace:
+        """The label space that the indices refer to.
+
+        Raises:
+            DataError: It is not known.
+        """
         if self.labels is None:
             raise DataError(
                 "these predictions do not know their label space, so they have no label ids or "

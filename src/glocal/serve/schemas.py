@@ -145,6 +145,8 @@ class DefaultDecision(BaseModel):
 
     threshold: float
     min_tags: int
+    own_thresholds: int = Field(description="Number of labels with a threshold of their own.")
+    goal: str = Field(description="What it was tuned for after training; empty if it was not.")
 
 
 class ModelFacts(BaseModel):

@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Fingerprint = tuple[tuple[str, int, int, int], ...]
-_FIRST_WIDTH = 32  # labels looked at first where a threshold decides how many there are
 
 
 class UnknownLabels(GlocalError):
@@ -75,23 +74,22 @@ class LoadedModel:
             ConfigError: No label is left to choose from.
         """
         from glocal.predict.predict_options import allowed_labels, check_unicode
-        from glocal.ranking.decision import Decision
+        from glocal.ranking.decision import tag_steps
 
         check_unicode(texts)
         self.check_labels((*(only or ()), *(exclude or ())))
         allowed_labels(self.predictor.labels, only, exclude)
         most = min(max_tags, len(self.predictor.labels))
-        if k is not None:
-            found = await self._best(texts, Choice(min(k, most), only, exclude))
-            return found if threshold is None else found.above(threshold)
-        stored = self.predictor.decision
-        decision = stored if threshold is None else Decision(threshold, at_least=0)
-        width = min(_FIRST_WIDTH, most)
-        found = await self._best(texts, Choice(width, only, exclude))
-        while width < most and (found.scores[:, -1] >= decision.threshold).any():
-            width = min(8 * width, most)
-            found = await self._best(texts, Choice(width, only, exclude))
-        return decision(found)
+        wanted = None if k is None else min(k, most)
+        steps = tag_steps(most, self.predictor.decision, k=wanted, threshold=threshold)
+        width = next(steps)
+        while True:
+            best = self.batcher.predict(texts, Choice(width, only, exclude))
+            try:
+                width = steps.send(await asyncio.wrap_future(best))
+            except StopIteration as end:
+                found: Predictions = end.value
+                return found
 
     def check_labels(self, ids: Iterable[str]) -> None:
         """Refuse labels that the model does not know.
@@ -106,9 +104,6 @@ class LoadedModel:
                 f"the model does not know {len(unknown)} of the labels given: {shown}; search "
                 "/v1/labels for those it knows"
             )
-
-    async def _best(self, texts: Sequence[str], choice: Choice) -> Predictions:
-        return await asyncio.wrap_future(self.batcher.predict(texts, choice))
 
     async def run(self, call: Callable[[Predictor], Result]) -> Result:
         """Run a call with the predictor in the worker thread."""
@@ -234,6 +229,8 @@ class ServedModel:
             "default": {
                 "threshold": decision.get("threshold", 0.5),
                 "min_tags": decision.get("at_least", 1),
+                "own_thresholds": len(decision.get("own", ())),
+                "goal": decision.get("goal", ""),
             },
             "loaded": self._current is not None,
             "similar_texts": self._settings.similar_texts and "T" in experts,

@@ -122,6 +122,19 @@ def rewrite_model(path: str | Path, model: StoredModel, *, change: Mapping[str, 
             file.write(("".join([*_history_lines(Path(path)), f"{line}\n"])).encode())
 
 
+def store_decision(path: str | Path, decision: Decision) -> None:
+    """Replace the decision of a stored model; nothing else in it changes.
+
+    Raises:
+        ModelError: It is not a model directory, another process writes to it, or it cannot be
+            written.
+    """
+    settings = read_settings(Path(path))
+    settings.pop("decision", None)
+    with edit_model(path) as folder, atomic_write(folder / "glocal.toml") as file:
+        file.write(to_toml({**settings, "decision": decision.to_mapping()}).encode())
+
+
 def read_history(path: str | Path) -> list[dict[str, Any]]:
     """Return the changes made to a model after its training, oldest first."""
     with _damaged(Path(path)):

@@ -16,7 +16,8 @@ from glocal.predict.evaluation import evaluate_predictions, metric_value
 from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration, CalibrationPairs, calibrate
 from glocal.ranking.combination import Combination, fit_weights
-from glocal.ranking.decision import Decision, fit_decision
+from glocal.ranking.decision import Decision
+from glocal.ranking.decision_fit import fit_decision
 from glocal.ranking.document_ranker import DocumentRanker
 from glocal.ranking.pool import Pool, distinct_labels
 from glocal.ranking.predictions import Predictions

@@ -117,6 +117,7 @@ def rename_labels(
     """
     model = load_model(path)
     change = label_change.renamed(model.labels, ids, names or {})
+    model.decision = model.decision.renamed(ids)
     labels = list(dict.fromkeys([*ids, *(names or {})]))
     entry = {"change": "rename", "labels": labels, "ids": dict(ids), "names": dict(names or {})}
     return _apply(path, model, change, entry)
@@ -163,7 +164,13 @@ def _apply(
 
         system = changed_system(Path(path), model, change, device=device, progress=progress)
     companions = (model.companions or Companions()).with_labels(change)
-    changed = replace(model, system=system, labels=change.after, companions=companions)
+    changed = replace(
+        model,
+        system=system,
+        labels=change.after,
+        companions=companions,
+        decision=model.decision.restricted(change.after.index),
+    )
     rewrite_model(path, changed, change={**entry, "n_labels": len(change.after)})
     return LabelUpdate(
         Path(path),

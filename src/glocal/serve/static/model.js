@@ -60,10 +60,12 @@ export class ModelView {
   table(details) {
     const experts = details.experts.map((expert) => `${expertTitle(expert)[0]} (${expert})`).join(", ");
     const least = details.default.min_tags ? `, at least ${plural(details.default.min_tags, "tag")}` : "";
+    const own = details.default.own_thresholds ? `; ${plural(details.default.own_thresholds, "label")} with a threshold of their own` : "";
+    const goal = details.default.goal ? `, tuned for ${details.default.goal}` : "";
     const facts = {
       Labels: count(details.n_labels),
       Experts: experts,
-      Tags: `from ${percent(details.default.threshold, 1)} on${least}`,
+      Tags: `from ${percent(details.default.threshold, 1)} on${least}${own}${goal}`,
       System: details.recipe.system ?? "",
       Encoder: details.recipe.encoder?.name ?? "",
       Written: details.created.slice(0, 10),
