@@ -1,7 +1,11 @@
 """Load the server with wrk: throughput with batching and one at a time, refusals, memory.
 
-    python benchmarks/serve_load.py MODEL --texts FILE            throughput and saturation
-    python benchmarks/serve_load.py MODEL --texts FILE --memory   memory over 100,000 requests
+    python benchmarks/serve_load.py MODEL --texts FILE              throughput
+    python benchmarks/serve_load.py MODEL --texts FILE --saturate   a full server for a minute
+    python benchmarks/serve_load.py MODEL --texts FILE --memory     memory over 100,000 requests
+
+With `minilm` for MODEL, an untrained `glocalxml` model of that encoder with 4,108 labels and 128
+tokens is served: it is as fast as a trained one.
 
 Batching and one-at-a-time servers run side by side in turns, three rounds each; the best round
 counts. `wrk` comes from the system's packages. Everything stays on this machine.
@@ -64,6 +68,16 @@ def wrk(server, script, *, connections, seconds):
     values = re.search(r"RESULT (.*)", done.stdout)[1].split()
     names = ("requests", "seconds", "p50", "p99", "refused", "failed", "timeouts")
     return {name: float(value) for name, value in zip(names, values, strict=True)}
+
+
+def untrained(path):
+    """Store a model that was never trained."""
+    from batcher_speed import untrained_model
+    from glocal.storage.model_directory import save_model
+
+    model = untrained_model("glocalxml", encoder="minilm", n_labels=4_108, tokens=128, device="cpu")
+    save_model(path, model)
+    return path
 
 
 def write_requests(folder, texts):
@@ -145,7 +159,8 @@ def main():
     parser.add_argument("model", type=Path)
     parser.add_argument("--texts", required=True, help="a file of texts")
     parser.add_argument("--seconds", type=int, default=10, help="length of a round")
-    parser.add_argument("--saturation", type=int, default=60)
+    parser.add_argument("--saturate", action="store_true")
+    parser.add_argument("--saturation", type=int, default=60, help="seconds of --saturate")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--most", type=int, default=500, help="seconds for --memory at most")
@@ -153,11 +168,14 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         script = write_requests(folder, arguments.texts)
+        if str(arguments.model) == "minilm":
+            arguments.model = untrained(folder / "minilm")
         if arguments.memory:
             measure_memory(arguments, folder, script)
+        elif arguments.saturate:
+            measure_saturation(arguments, folder, script)
         else:
             measure_throughput(arguments, folder, script)
-            measure_saturation(arguments, folder, script)
 
 
 if __name__ == "__main__":

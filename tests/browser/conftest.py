@@ -5,6 +5,7 @@ import pytest
 
 from glocal.config import load_recipe
 from glocal.data.icd10cm import load_icd10cm
+from glocal.data.writers import write_corpus
 from glocal.train.run import fit
 from glocal.vocabulary.label_table import LabelEntry, LabelTable
 from tests.browser.chromium import Page, Server, require_tools
@@ -58,7 +59,9 @@ def animals(tmp_path_factory):
 @pytest.fixture(scope="session")
 def server(diagnoses, animals, tmp_path_factory):
     folder = tmp_path_factory.mktemp("feedback")
-    started = Server(diagnoses, animals, "--feedback", folder, "--similar-texts")
+    shown = tmp_path_factory.mktemp("texts") / "train.jsonl"
+    write_corpus(tiny_corpus(96), shown)
+    started = Server(diagnoses, animals, "--feedback", folder, "--similar-texts", shown)
     started.feedback = folder
     try:
         for model in (diagnoses, animals):

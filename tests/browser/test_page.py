@@ -166,8 +166,10 @@ def test_every_expert_shows_its_contribution_and_its_words(page):
     page.find('.expert input[value="S"]').click()
     assert page.find('.expert input[value="S"]').is_selected()
     assert page.texts(".behind mark") is not together
-    page.see(".similar summary").click()
+    page.see(".similar summary", "similar training texts").click()
     page.see(".similar li", "similarity")
+    assert all("the " in text for text in page.texts(".similar-text"))
+    page.see(".similar li:first-of-type .chip.same")
     page.check("experts")
 
 

@@ -40,8 +40,12 @@ def serve(
         typer.Option(metavar="DIR", help="Folder for corrections; without it none are accepted."),
     ] = None,
     similar_texts: Annotated[
-        bool, typer.Option("--similar-texts", help="Show similar training texts in explanations.")
-    ] = False,
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Training texts of which explanations show the most similar; none by default.",
+        ),
+    ] = None,
     language: Annotated[
         str, typer.Option(metavar="CODE", help="Language of texts and labels, for Annif's clients.")
     ] = "und",

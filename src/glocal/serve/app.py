@@ -31,6 +31,7 @@ from glocal.serve.serve_settings import ServeSettings
 from glocal.serve.served_models import ServedModel, ServedModels, UnknownLabels, model_ids
 from glocal.serve.server_metrics import ServerMetrics
 from glocal.serve.service import Service
+from glocal.serve.similar_texts import SimilarTexts
 from glocal.serve.tei import tei_router
 
 STATIC = Path(__file__).parent / "static"
@@ -45,6 +46,7 @@ def create_app(settings: ServeSettings, *, log: Callable[[str], None] | None = N
 
     Raises:
         ConfigError: The settings cannot be served.
+        DataError: The similar texts cannot be read.
     """
     settings.check()
     metrics = ServerMetrics()
@@ -61,7 +63,9 @@ def create_app(settings: ServeSettings, *, log: Callable[[str], None] | None = N
     for model in models:
         model.facts()  # a directory that is not a model is refused at the start
     served = ServedModels(models, reload_seconds=settings.limits.reload_seconds)
-    service = Service(settings, served, metrics)
+    shown = settings.similar_texts
+    similar = None if shown is None else SimilarTexts.read(shown)
+    service = Service(settings, served, metrics, similar=similar)
     inner = _routes(service)
     return Observer(Guard(inner, settings, metrics), metrics, log=log)
 

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from glocal.serve import schemas
 from glocal.serve.label_search import LabelSearch
+from glocal.serve.similar_texts import SimilarText, SimilarTexts
 
 if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor
+
+_SIMILAR = 10  # similar texts of an explanation
 
 
 def explain(
@@ -19,27 +22,43 @@ def explain(
     model: str,
     k: int,
     labels: Sequence[str] | None,
-    similar: bool,
+    similar: SimilarTexts | None,
 ) -> schemas.ExplainResponse:
     """Explain the best tags of a text, or the given labels."""
     found = predictor.explain(text, k=k, labels=labels)
     return schemas.ExplainResponse(
         model=model,
         tags=[schemas.ExplainedTag(**tag.to_dict()) for tag in found],
-        similar=_similar_texts(predictor, text) if similar else [],
+        similar=[] if similar is None else _similar_texts(predictor, text, similar),
     )
 
 
-def _similar_texts(predictor: Predictor, text: str) -> list[schemas.SimilarText]:
-    found = predictor.explain_teacher(text)
+def _similar_texts(
+    predictor: Predictor, text: str, similar: SimilarTexts
+) -> list[schemas.SimilarText]:
+    """Return the texts that a teacher found, or else those with similar words."""
+    space = predictor.labels
+
+    def name_of(id_: str) -> str:
+        return space.names[space.index[id_]] if id_ in space.index else id_
+
+    teacher = predictor.explain_teacher(text)
+    found: list[SimilarText]
+    if teacher is None:
+        found = similar.find(text, _SIMILAR)
+    else:
+        found = [
+            SimilarText(n.id, similar.beginning(n.id), n.labels, n.similarity)
+            for n in teacher.neighbours[:_SIMILAR]
+        ]
     return [
         schemas.SimilarText(
-            id=neighbour.id,
-            text=None,
-            labels=list(neighbour.labels),
-            similarity=neighbour.similarity,
+            id=one.id,
+            text=one.text,
+            labels=[schemas.LabelName(id=id_, name=name_of(id_)) for id_ in one.labels],
+            similarity=one.similarity,
         )
-        for neighbour in (found.neighbours if found is not None else ())
+        for one in found
     ]
 
 

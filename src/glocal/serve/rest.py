@@ -74,7 +74,7 @@ async def explain(request: schemas.ExplainRequest, service: InService) -> schema
             model=model.id,
             k=k,
             labels=request.labels,
-            similar=service.settings.similar_texts,
+            similar=service.similar,
         )
     )
 

@@ -123,12 +123,19 @@ class ExplainedTag(Tag):
     spans: list[ExplainedSpan]
 
 
+class LabelName(BaseModel):
+    """A label by its id and its name."""
+
+    id: str
+    name: str
+
+
 class SimilarText(BaseModel):
     """A training text that resembles the text."""
 
     id: str
-    text: str | None
-    labels: list[str]
+    text: str | None = Field(description="Its beginning.")
+    labels: list[LabelName]
     similarity: float
 
 

@@ -60,7 +60,7 @@ class ServeSettings:
         port: Port to listen on; 0 takes a free one.
         api_keys: Keys of which a request must carry one; none for a server without keys.
         feedback: Folder for corrections; None if they are not accepted.
-        similar_texts: Whether explanations may show training texts.
+        similar_texts: File of training texts that explanations may show; None for none.
         language: Language of texts and labels, as told to Annif's clients.
         device: The device to compute on: `auto`, `cpu`, `cuda` or `cuda:N`.
         limits: Bounds on requests.
@@ -71,7 +71,7 @@ class ServeSettings:
     port: int = 8000
     api_keys: tuple[str, ...] = ()
     feedback: Path | None = None
-    similar_texts: bool = False
+    similar_texts: Path | None = None
     language: str = "und"
     device: str = "auto"
     limits: Limits = field(default_factory=Limits)

@@ -233,7 +233,7 @@ class ServedModel:
                 "goal": decision.get("goal", ""),
             },
             "loaded": self._current is not None,
-            "similar_texts": self._settings.similar_texts and "T" in experts,
+            "similar_texts": self._settings.similar_texts is not None,
         }
 
     def details(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from glocal.serve.problems import Problem
 from glocal.serve.serve_settings import ServeSettings
 from glocal.serve.served_models import LoadedModel, ServedModel, ServedModels
 from glocal.serve.server_metrics import ServerMetrics
+from glocal.serve.similar_texts import SimilarTexts
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Service:
     models: ServedModels
     metrics: ServerMetrics
     feedback: FeedbackStore | None = None
+    similar: SimilarTexts | None = None
     stopping: bool = False
 
     def model(self, id: str | None) -> ServedModel:

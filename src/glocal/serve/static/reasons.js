@@ -1,7 +1,7 @@
 /** Why a tag: what each expert contributed, the words behind it, similar training texts. */
 
 import { isAborted, request } from "/static/api.js";
-import { announce, el, name, percent, visible } from "/static/dom.js";
+import { announce, el, name, percent, plural, visible } from "/static/dom.js";
 
 const ALL = "all";
 const KINDS = {
@@ -12,6 +12,7 @@ const KINDS = {
   R: ["Reader", "reads the text beside the labels of similar texts"],
 };
 const LONGEST = 400; // characters of a similar text
+const SIMILAR = 5; // similar texts shown
 
 /** Return a readable title of an expert and what it does. */
 export function expertTitle(expert) {
@@ -47,7 +48,7 @@ export class Reasons {
     try {
       const body = { model: model.id, text, labels: [tag.id], truncate };
       const found = await request("/v1/explain", { body, signal: this.cancel.signal });
-      this.show(found.tags[0], found.similar, model);
+      this.show(found.tags[0], found.similar);
     } catch (error) {
       if (isAborted(error)) return;
       this.root.replaceChildren(
@@ -57,13 +58,13 @@ export class Reasons {
     }
   }
 
-  show(tag, similar, model) {
+  show(tag, similar) {
     this.explained = tag;
     const experts = [ALL, ...tag.experts.map((part) => part.name)];
     this.chosen = experts.includes(this.chosen) ? this.chosen : ALL;
     this.words = el("p", { class: "words" });
     const parts = tag.experts.length > 1 ? [this.choices(tag)] : [];
-    this.root.replaceChildren(this.words, ...parts, ...this.similar(similar, model));
+    this.root.replaceChildren(this.words, ...parts, ...this.similar(similar, tag));
     this.light();
     announce(this.words.textContent);
   }
@@ -106,14 +107,20 @@ export class Reasons {
     );
   }
 
-  similar(texts, model) {
-    if (!model.similar_texts || !texts.length) return [];
-    const items = texts.slice(0, 5).map((found) =>
+  /** Similar training texts; those that have the tag come first. */
+  similar(texts, tag) {
+    if (!texts.length) return [];
+    const has = (found) => found.labels.some((label) => label.id === tag.id);
+    const shown = [...texts.filter(has), ...texts.filter((found) => !has(found))].slice(0, SIMILAR);
+    const chip = (label) => el("span", { class: label.id === tag.id ? "chip small same" : "chip small" }, name(label.name));
+    const items = shown.map((found) =>
       el("li", {},
         el("div", { class: "similar-head" }, name(found.id), el("span", { class: "quiet", text: `similarity ${found.similarity.toFixed(2)}` })),
         found.text ? el("p", { dir: "auto", class: "similar-text", text: visible(shorten(found.text, LONGEST)) }) : null,
-        el("p", { class: "similar-labels" }, ...found.labels.slice(0, 12).map((label) => el("span", { class: "chip small" }, name(label))))));
-    return [el("details", { class: "similar" }, el("summary", { text: `${items.length} similar training texts` }), el("ol", {}, ...items))];
+        el("p", { class: "similar-labels" }, ...found.labels.slice(0, 12).map(chip))));
+    const tagged = shown.filter(has).length;
+    const summary = `${plural(items.length, "similar training text")}, ${tagged} with this tag`;
+    return [el("details", { class: "similar" }, el("summary", { text: summary }), el("ol", {}, ...items))];
   }
 }
 

@@ -1,0 +1,115 @@
+"""Training texts that the operator allows to be shown, and the search for similar ones.
+
+Texts are compared by the cosine of their words (TF-IDF). The index is built in the background;
+until it is there, explanations come without similar texts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glocal.data.corpus import Corpus
+
+logger = logging.getLogger(__name__)
+
+_SHOWN_CHARACTERS = 500
+_LEAST = 0.05  # similarity of a text that is shown
+
+
+@dataclass(frozen=True)
+class SimilarText:
+    """A text that may be shown.
+
+    Attributes:
+        id: Its id.
+        text: Its beginning.
+        labels: Ids of its labels.
+        similarity: Cosine similarity.
+    """
+
+    id: str
+    text: str | None
+    labels: Sequence[str]
+    similarity: float
+
+
+class SimilarTexts:
+    """Texts and their index.
+
+    Args:
+        corpus: The texts, with labels.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self._index: Future[tuple[Any, Any]] = Future()
+        threading.Thread(target=self._build, name="glocal-similar-texts", daemon=True).start()
+
+    @classmethod
+    def read(cls, path: Path) -> SimilarTexts:
+        """Read a file of training texts, in any format that training reads.
+
+        Raises:
+            DataError: The file cannot be read.
+        """
+        from glocal.data.readers import read_corpus
+
+        return cls(read_corpus(str(path)))
+
+    def _build(self) -> None:
+        from glocal.companions.sparse.vectoriser import Vectoriser
+        from glocal.config import SparseConfig
+
+        try:
+            found = Vectoriser.fit(self.corpus, SparseConfig(pairs=False, min_words=1))
+            self._index.set_result(found)
+        except Exception as error:
+            logger.warning("similar texts cannot be shown: %s", error)
+            self._index.set_exception(error)
+
+    def wait(self) -> None:
+        """Wait until the index is built."""
+        self._index.exception()
+
+    def find(self, text: str, k: int) -> list[SimilarText]:
+        """Return the k most similar texts, nearest first; none while the index is being built."""
+        if not self._index.done() or self._index.exception() is not None:
+            return []
+        vectoriser, rows = self._index.result()
+        query = vectoriser.transform([text]).toarray()[0]
+        similarities = rows @ query
+        best = np.argsort(-similarities, kind="stable")[:k]
+        return [
+            self._shown(int(row), float(similarities[row]))
+            for row in best
+            if similarities[row] >= _LEAST
+        ]
+
+    def beginning(self, id: str) -> str | None:
+        """Return the beginning of the text with an id; None if there is none."""
+        row = self._rows.get(id)
+        return None if row is None else self._text(row)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        ids = self.corpus.table.column("id").to_pylist()
+        return {id_: row for row, id_ in reversed(list(enumerate(ids)))}
+
+    def _text(self, row: int) -> str:
+        text: str = self.corpus.table.column("text")[row].as_py()
+        cut = text[:_SHOWN_CHARACTERS]
+        return cut if len(cut) == len(text) else f"{cut}…"
+
+    def _shown(self, row: int, similarity: float) -> SimilarText:
+        table = self.corpus.table
+        labels = table.column("labels")[row].as_py()
+        return SimilarText(table.column("id")[row].as_py(), self._text(row), labels, similarity)
