@@ -55,6 +55,10 @@ class LabelSearch:
         self.labels = labels
         self._matches = lru_cache(_CACHED_QUERIES)(self._search)
 
+    def prepare(self) -> None:
+        """Make the index, which the first search does otherwise."""
+        _ = self._names, self._children
+
     def find(self, query: str = "", *, parent: str | None = None, page: int, size: int) -> Page:
         """Return a page of the labels that match a query.
 
@@ -118,29 +122,40 @@ class LabelSearch:
     @cached_property
     def _names(self) -> tuple[pa.Array, Positions]:
         """Return all names, normalised, and the label each belongs to."""
-        names = [normalise(name) for name in self.labels.names]
-        owners = list(range(len(names)))
-        for position, alternatives in enumerate(self.labels.alt_names):
-            names += map(normalise, alternatives)
-            owners += [position] * len(alternatives)
-        return pa.array(names, pa.large_string()), np.array(owners, np.int64)
+        alternatives = pa.array(self.labels.alt_names, pa.list_(pa.large_string()))
+        own = np.repeat(np.arange(len(self.labels)), pc.list_value_length(alternatives))
+        names = pa.concat_arrays(
+            [pa.array(self.labels.names, pa.large_string()), alternatives.flatten()]
+        )
+        return _normalised(names), np.concatenate([np.arange(len(self.labels)), own])
 
     @cached_property
     def _children(self) -> tuple[Positions, Positions, Positions]:
         """Return where each label's children start, all children, and the top labels."""
-        index = self.labels.index
-        above: list[int] = []
-        below: list[int] = []
-        tops = np.ones(len(self.labels), bool)
-        for position, parents in enumerate(self.labels.parents):
-            known = {index[parent] for parent in parents if parent in index} - {position}
-            above += known
-            below += [position] * len(known)
-            tops[position] = not known
-        order = np.argsort(np.array(above, np.int64), kind="stable")
-        counts = np.bincount(np.array(above, np.int64), minlength=len(self.labels))
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return starts, np.array(below, np.int64)[order], np.flatnonzero(tops)
+        parents = pa.array(self.labels.parents, pa.list_(pa.large_string()))
+        below = np.repeat(np.arange(len(self.labels)), pc.list_value_length(parents))
+        ids = pa.array(self.labels.ids, pa.large_string())
+        found = pc.index_in(parents.flatten(), value_set=ids)
+        above = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        known = (above >= 0) & (above != below)
+        # One number for each pair of labels sorts them by the one above, and finds repeated ones.
+        n_labels = len(self.labels)
+        above, below = np.divmod(np.unique(above[known] * n_labels + below[known]), n_labels)
+        tops = np.ones(n_labels, bool)
+        tops[below] = False
+        starts = np.searchsorted(above, np.arange(n_labels + 1))
+        return starts, below, np.flatnonzero(tops)
+
+
+def _normalised(names: pa.Array) -> pa.Array:
+    """Return names as `normalise` does; those of plain ASCII, usually most, in Arrow."""
+    plain = pc.string_is_ascii(names)
+    words = pc.replace_substring_regex(pc.ascii_lower(names), r"[^a-z0-9]+", " ")
+    empty, space = (pa.scalar(text, pa.large_string()) for text in ("", " "))
+    words = pc.binary_join_element_wise(empty, pc.ascii_trim_whitespace(words), space)
+    rest = pc.filter(names, pc.invert(plain))
+    other = pa.array([normalise(name) for name in rest.to_pylist()], pa.large_string())
+    return pc.replace_with_mask(words, pc.invert(plain), other)
 
 
 def _matches(names: pa.Array, candidates: Positions, pattern: str) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ import contextlib
 import json
 import logging
 import re
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -203,7 +204,10 @@ class ServedModel:
             max_queued=limits.max_queued_texts,
             on_batch=self._on_batch,
         )
-        return LoadedModel(predictor, batcher, seen)
+        loaded = LoadedModel(predictor, batcher, seen)
+        # With a million labels the index takes seconds, which the first search need not wait for.
+        threading.Thread(target=loaded.search.prepare, name="glocal-labels", daemon=True).start()
+        return loaded
 
     def close(self) -> None:
         """Finish what waits."""
