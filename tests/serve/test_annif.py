@@ -34,6 +34,7 @@ def test_suggest_takes_a_form(client):
     assert len(suggest(client, text="the red cat").json()["results"]) == 10
     assert suggest(client, text="the red cat", limit=0).json() == {"results": []}
     assert suggest(client, text="the red cat", threshold=1.0).json() == {"results": []}
+    assert suggest(client, text="").status_code == 200
 
 
 def test_suggest_batch(client):
@@ -75,6 +76,7 @@ def test_learn_appends_training_rows(client, tmp_path):
     answer = client.post("/v1/projects/animals/learn", json=documents)
     assert answer.status_code == 204
     assert not answer.content
+    assert answer.headers["content-type"] == "application/json"
     (document,) = read_corpus(tmp_path / "feedback" / "animals.jsonl").documents()
     assert list(document.labels) == ["hen", "pink"]
 

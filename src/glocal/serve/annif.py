@@ -12,8 +12,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Query
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Form, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
 from simplemma import LanguageDetector
 from simplemma.strategies import DefaultStrategy
 from simplemma.strategies.dictionaries import DefaultDictionaryFactory
@@ -47,7 +47,9 @@ class SuggestOptions(BaseModel):
 class SuggestForm(SuggestOptions):
     """A text to tag; further fields are accepted and not used."""
 
-    text: str = Field(min_length=1, description="The text.")
+    # A form with an empty text is valid to Annif, and one without the field is not.
+    model_config = ConfigDict(json_schema_extra={"required": ["text"]})
+    text: str = Field("", description="The text.")
 
 
 class ApiInfo(BaseModel):
@@ -203,9 +205,11 @@ async def show_project(project_id: str, service: InService) -> Project:
 
 @annif_router.post("/projects/{project_id}/suggest", responses=_POSTS)
 async def suggest(
-    project_id: str, service: InService, form: Annotated[SuggestForm, Form()]
+    project_id: str, service: InService, form: Annotated[SuggestForm, Form()], request: Request
 ) -> Suggestions:
     """Suggest subjects for a text."""
+    if "text" not in await request.form():
+        raise Problem(400, "the field 'text' is missing; send the text in it")
     found = await _suggestions(project_id, service, [form.text], form)
     return Suggestions(results=found[0])
 
@@ -245,7 +249,7 @@ async def learn(project_id: str, service: InService, documents: list[IndexedDocu
     ]
     if rows:
         await service.store(model, rows)
-    return Response(status_code=204)
+    return Response(status_code=204, media_type="application/json")  # as Annif does
 
 
 @annif_router.post("/detect-language", responses=_POSTS)
