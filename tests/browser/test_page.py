@@ -173,6 +173,27 @@ def test_every_expert_shows_its_contribution_and_its_words(page):
     page.check("experts")
 
 
+def test_a_word_at_several_places_is_named_once(page):
+    tagged(page, "Burn of hand, burn of wrist, second degree burn")
+    page.find("#tags .tag-main").click()
+    page.see(".reasons .words", "Because of")
+    words = [word.lower() for word in page.texts(".reasons q")]
+    assert len(words) == len(set(words))
+    assert " times)" in page.find(".reasons .words").text
+
+
+def test_another_model_starts_without_reasons_and_corrections(page):
+    tagged(page)
+    page.find("#tags .tag-main").click()
+    page.see(".reasons .words", "Because of")
+    page.find("#tags .mark-button.accepted").click()
+    choose_model(page, "animals")
+    page.settled()
+    assert not page.all(".reasons .words")
+    assert not page.texts(".behind mark")
+    assert not page.all("#tags .tag.accepted, #tags .tag.added")
+
+
 def test_html_scripts_and_controls_in_labels_and_texts_stay_text(page):
     choose_model(page, "animals")
     text = "red blue green cat <img src=x onerror=\"document.title='owned'\"> \u202e<b>x</b>"

@@ -79,6 +79,7 @@ export class LabelSearch {
     announce(page.total ? `${plural(page.total, "label")} found` : this.note.textContent);
     this.open(true);
     if (page.labels.length) this.move(0);
+    this.popup.scrollIntoView({ block: "nearest" });
   }
 
   option(label, place, query) {

@@ -26,6 +26,7 @@ export class Corrections {
   }
 
   useModel(model) {
+    if (this.model && this.model.id !== model.id) this.reset(); // labels of another model
     this.model = model;
     this.refused = false;
   }

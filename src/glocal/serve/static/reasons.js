@@ -100,11 +100,14 @@ export class Reasons {
   light() {
     const spans = this.explained.spans.filter((span) => span.expert === this.chosen);
     this.mark(spans);
-    this.words.replaceChildren(
-      ...(spans.length
-        ? ["Because of ", ...spans.flatMap((span, place) => [place ? ", " : "", el("q", {}, name(shorten(span.text, 60)))])]
-        : ["No single word speaks for this tag."]),
-    );
+    // The same word at several places is named once.
+    const times = new Map();
+    for (const { text } of spans) {
+      const [first, n] = times.get(text.toLowerCase()) ?? [text, 0];
+      times.set(text.toLowerCase(), [first, n + 1]);
+    }
+    const quoted = [...times.values()].flatMap(([text, n], place) => [place ? ", " : "", el("q", {}, name(shorten(text, 60))), n > 1 ? ` (${n} times)` : ""]);
+    this.words.replaceChildren(...(spans.length ? ["Because of ", ...quoted] : ["No single word speaks for this tag."]));
   }
 
   /** Similar training texts; those that have the tag come first. */

@@ -57,6 +57,12 @@ export class TagView {
   }
 
   useModel(model) {
+    if (this.model && this.model.id !== model.id) {
+      // Tags and reasons of another model say nothing about this one.
+      this.reasons.close();
+      this.editor.mark([]);
+      this.tags = [];
+    }
     this.model = model;
     this.search.useModel(model);
     this.corrections.useModel(model);
@@ -106,6 +112,7 @@ export class TagView {
       const tags = best.results[0].tags;
       const more = this.more ? await this.candidates(body, tags, signal) : null;
       Object.assign(this, { tags, more, error: null, loading: false });
+      this.model.loaded = true;
       announce(tags.length ? `${plural(tags.length, "tag")}: ${tags.map((tag) => tag.name).join(", ")}` : "No tag");
       this.draw();
       if (this.reasons.tag) this.explain(this.reasons.tag);
@@ -181,7 +188,8 @@ export class TagView {
       );
     } else if (this.loading && !this.tags.length) {
       this.state.className = "state skeleton";
-      this.state.replaceChildren(...[1, 2, 3].map(() => el("div", { class: "bone" })));
+      const first = this.model.loaded ? [] : [el("p", { class: "quiet", text: "The model is being loaded, which takes a moment the first time …" })];
+      this.state.replaceChildren(...first, ...[1, 2, 3].map(() => el("div", { class: "bone" })));
     } else if (!this.tags.length) {
       this.state.replaceChildren(
         el("p", { class: "state-title", text: "No label reaches the threshold" }),
