@@ -50,6 +50,11 @@ if TYPE_CHECKING:
     from glocal.tagger import NotFittedError, Tagger
     from glocal.train.listener import TrainListener
     from glocal.train.run import FitResult, fit
+    from glocal.update.further_training import (
+        BandChange,
+        FurtherTraining,
+        continue_training,
+    )
     from glocal.update.label_update import (
         LabelUpdate,
         add_labels,
@@ -66,6 +71,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AddedParent",
     "Band",
+    "BandChange",
     "BandScores",
     "Bands",
     "BootstrapResult",
@@ -80,6 +86,7 @@ __all__ = [
     "EvaluationReport",
     "ExpertPart",
     "FitResult",
+    "FurtherTraining",
     "GlocalError",
     "InputError",
     "Interrupted",
@@ -113,6 +120,7 @@ __all__ = [
     "Vote",
     "__version__",
     "add_labels",
+    "continue_training",
     "ensemble_predict",
     "fit",
     "load_recipe",
@@ -152,6 +160,7 @@ _MODULES = {
     "glocal.tagger": "NotFittedError Tagger",
     "glocal.train.listener": "TrainListener",
     "glocal.train.run": "FitResult fit",
+    "glocal.update.further_training": "BandChange FurtherTraining continue_training",
     "glocal.update.label_update": (
         "LabelUpdate add_labels merge_labels remove_labels rename_labels"
     ),

@@ -237,3 +237,29 @@ def test_several_files_are_one_training_set(run, files, tmp_path):
     result = run("train", files.train, files.dev, "--recipe", "fast", "--out", tmp_path / "m")
     assert result.exit_code == 0, result.output
     assert "80 texts" in result.stderr
+
+
+def test_further_training(run, files, model, tmp_path):
+    result = run(
+        "train", files.train, "--from", model, "--add", files.dev, "--out", tmp_path / "new"
+    )
+    assert result.exit_code == 0, result.output
+    assert "texts added" in result.stdout
+    assert "learnt, 0 new labels" in result.stderr
+    assert (tmp_path / "new" / "history.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--add", "x.jsonl"], "give it with --from"),
+        (["--from", "model"], "give them with --add"),
+        (["--from", "m", "--add", "x.jsonl", "--epochs", "2", "-s", "x=1"], "leave them out"),
+        ([], "training texts (FILE) missing"),
+        (["x.jsonl"], "a place for the model (--out) missing"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(run, options, expected):
+    result = run("train", *options)
+    assert result.exit_code == 1
+    assert expected in result.stderr

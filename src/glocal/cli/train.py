@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,10 @@ from glocal.cli.corpora import advise_on_labels, read_file, read_labels_file
 from glocal.cli.options import AsJson, Device, Labels, Override, Reading, RecipeName, reads_files
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
+from glocal.table import Table, columns
 
 if TYPE_CHECKING:
+    from glocal.data.corpus import Corpus
     from glocal.train.run import FitResult
 
 app = typer.Typer()
@@ -24,9 +26,20 @@ app = typer.Typer()
 @app.command()
 @reads_files
 def train(
-    files: Annotated[list[str], argument("Training texts with labels.", metavar="FILE")],
+    files: Annotated[
+        list[str] | None, argument("Training texts with labels.", metavar="FILE")
+    ] = None,
     *,
-    out: Annotated[Path, option("Model directory to write.", "--out", "-o", metavar="DIR")],
+    out: Annotated[
+        Path | None,
+        option(
+            "Model directory to write.",
+            "--out",
+            "-o",
+            metavar="DIR",
+            show_default="the model of --from",
+        ),
+    ] = None,
     recipe: RecipeName = "auto",
     override: Override = None,
     seed: Annotated[int | None, option("Random seed.", min=0, show_default="the recipe's")] = None,
@@ -43,6 +56,13 @@ def train(
         str | None, option("Texts to choose the best weights and calibrate on.", metavar="FILE")
     ] = None,
     labels: Labels = None,
+    start: Annotated[
+        Path | None, option("Continue from this model with --add.", "--from", metavar="MODEL")
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        option("Corrections and new texts to learn; may be repeated.", metavar="FILE"),
+    ] = None,
     resume: Annotated[bool, option("Continue the interrupted run at --out.", "--resume")] = False,
     overwrite: Annotated[
         bool, option("Replace the model or unfinished run at --out.", "--overwrite")
@@ -59,7 +79,35 @@ def train(
 
     The recipes fast, balanced and best are presets; auto chooses one of them for the data, the
     machine and --budget, and prints its choice.
+
+    With --from and --add a trained model learns further texts in a fraction of the time. FILE is
+    then the texts it was trained on, or some of them, so that it forgets nothing; a model of words
+    alone (fast) needs none.
     """
+    if start is not None or add:
+        given = {
+            "--recipe": recipe != "auto", "-s": override, "--seed": seed is not None,
+            "--epochs": epochs is not None, "--budget": budget, "--resume": resume,
+        }  # fmt: skip
+        _check_further(start, add, [name for name, value in given.items() if value])
+        assert start is not None
+        assert add
+        continue_from(
+            start,
+            read_file(*add, require_labels=True, **reading),
+            out=out,
+            train=read_file(*files, require_labels=True, **reading) if files else None,
+            dev=read_file(dev, **reading) if dev else None,
+            label_table=read_labels_file(labels),
+            overwrite=overwrite,
+            device=device,
+            as_json=as_json,
+        )
+        return
+    if not files or out is None:
+        raise ConfigError(
+            f"{'training texts (FILE)' if not files else 'a place for the model (--out)'} missing"
+        )
     from glocal.config import load_recipe
     from glocal.config.resolve import check
     from glocal.encoders.read_facts import read_encoder_facts
@@ -98,6 +146,48 @@ def train(
     console.note(
         f"\nNext:\n  glocal eval {out} test.jsonl\n  glocal predict {out} texts.jsonl -k 5\n"
         f'  glocal explain {out} "a text to tag"'
+    )
+
+
+def _check_further(start: Path | None, add: Sequence[str] | None, others: Sequence[str]) -> None:
+    """Refuse options that do not belong to a further training.
+
+    Raises:
+        ConfigError: An option is missing, or has no effect.
+    """
+    if start is None:
+        raise ConfigError("--add needs the model to continue from; give it with --from")
+    if not add:
+        raise ConfigError("--from needs texts to learn; give them with --add")
+    if others:
+        raise ConfigError(
+            f"{', '.join(others)}: a further training keeps the settings of the model; leave "
+            f"{'them' if len(others) > 1 else 'it'} out"
+        )
+
+
+def continue_from(start: Path, texts: Corpus, *, as_json: bool, **options: Any) -> None:
+    """Continue the training of a model and report what changed."""
+    from glocal.cli.training_progress import TrainingProgress, format_seconds
+    from glocal.update.further_training import continue_training
+
+    with TrainingProgress() as progress:
+        result = continue_training(start, texts, listener=progress, **options)
+    names = {"added": "texts added", "dev": "dev texts", "train": "training texts"}
+    table = Table(
+        "Labels among the five best, before and after",
+        [
+            *columns("text", "texts", "training texts of a label before"),
+            *columns("count", "labels"),
+            *columns("share", "before", "after"),
+        ],
+        [(names[c.texts], c.band, c.n_labels, c.before, c.after) for c in result.changes],
+        note="texts added were learnt; give others with --dev to see how well it does on them",
+    )
+    console.show(result.to_dict(), [table], as_json=as_json)
+    console.note(
+        f"Saved {result.path} after {format_seconds(result.seconds)}: {result.n_texts:,} texts "
+        f"learnt, {len(result.new_labels):,} new labels."
     )
 
 

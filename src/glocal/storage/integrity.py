@@ -86,12 +86,16 @@ def check_model(folder: str | Path) -> None:
 
 
 @contextlib.contextmanager
-def edit_model(path: str | Path) -> Iterator[Path]:
+def edit_model(path: str | Path, *, out: str | Path | None = None) -> Iterator[Path]:
     """Change files of a stored model, all at once or not at all, with their checksums.
 
     The block gets a copy of the directory, which replaces the stored one when the block ends
     without an error. Files in the copy are links to the stored ones: replace them (`atomic_write`
     does), never change them in place. Processes that use the old model keep it.
+
+    Args:
+        path: The model directory.
+        out: Where the changed copy goes; by default it replaces the model.
 
     Raises:
         ModelError: Another process writes to the model, or the copy cannot be written.
@@ -100,10 +104,10 @@ def edit_model(path: str | Path) -> Iterator[Path]:
         >>> with edit_model("model/") as folder:
         ...     write_json(folder / "metrics.json", metrics)
     """
-    target = Path(path)
+    target = Path(path if out is None else out)
     try:
         with exclusive(target), temporary_dir(target) as folder:
-            shutil.copytree(target, folder, copy_function=_link, dirs_exist_ok=True)
+            shutil.copytree(path, folder, copy_function=_link, dirs_exist_ok=True)
             yield folder
             update_checksums(folder)
             replace_dir(folder, target)

@@ -97,19 +97,26 @@ def save_model(path: str | Path, model: StoredModel, *, log: Path | None = None)
         ) from error
 
 
-def rewrite_model(path: str | Path, model: StoredModel, *, change: Mapping[str, Any]) -> None:
+def rewrite_model(
+    path: str | Path,
+    model: StoredModel,
+    *,
+    change: Mapping[str, Any],
+    out: str | Path | None = None,
+) -> None:
     """Replace a stored model by a changed one, all at once, and keep its other files.
 
     Args:
         path: The model directory.
         model: The changed model.
         change: What was changed, for the model's history.
+        out: Where the changed model goes, with the other files; by default it replaces the old one.
 
     Raises:
         ModelError: Another process writes to the model, or it cannot be written; the old model
             stays.
     """
-    with edit_model(path) as folder:
+    with edit_model(path, out=out) as folder:
         # What is written again must not be written into the files of the old model.
         for name in (*_WRITTEN, *(companion.folder for companion in model.companions or ())):
             if (folder / name).is_dir():

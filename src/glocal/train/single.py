@@ -31,6 +31,7 @@ from glocal.train.context import RunContext, throttled_progress
 from glocal.train.dev import DevEvaluator, Outcome
 from glocal.train.gather import RunInputs
 from glocal.train.local_engine import LocalEngine
+from glocal.vocabulary.label_space import LabelSpace
 
 if TYPE_CHECKING:
     from glocal.systems.system import System
@@ -50,6 +51,7 @@ class SingleRun:
         held_out: Whether dev was held out of the training texts: then it chooses no checkpoint.
         fingerprint: Identifies the run: it must be equal for the run to be resumed.
         context: Where the run computes, keeps its state and reports.
+        continues: Whether the system is trained already and continues from its weights.
     """
 
     recipe: ResolvedRecipe
@@ -60,6 +62,7 @@ class SingleRun:
     held_out: bool
     fingerprint: str
     context: RunContext
+    continues: bool = False
 
 
 def set_up(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> SingleRun:
@@ -67,21 +70,14 @@ def set_up(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> Si
     labels, engine = inputs.labels, context.engine
     system, tokenizer = build(recipe, inputs, context)
 
-    def documents(corpus: Corpus, features: Mapping[str, np.ndarray]) -> Collator:
-        return Collator(
-            tokenise(corpus, tokenizer, max_length=recipe.encoder.tokens_read),
-            tokenizer.facts,
-            gold=labels.encode(corpus),
-            n_labels=len(labels),
-            companion_features=features,
-            chunking=system.chunking,
-        )
+    def collated(corpus: Corpus, features: Mapping[str, np.ndarray]) -> Collator:
+        return documents(recipe, system, tokenizer, labels, corpus, features=features)
 
-    data = documents(inputs.train, inputs.train_features)
+    data = collated(inputs.train, inputs.train_features)
     evaluator = None
     sets = [(inputs.train, data.gold)]
     if (dev := inputs.dev) is not None:
-        collator = documents(dev, inputs.dev_features)
+        collator = collated(dev, inputs.dev_features)
         evaluator = DevEvaluator(
             system, collator, labels, engine=engine, recipe=recipe, later=inputs.later
         )
@@ -89,6 +85,26 @@ def set_up(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> Si
     fingerprint = _fingerprint(recipe, engine, sets, inputs.companions)
     held_out = inputs.held_out
     return SingleRun(recipe, system, tokenizer, data, evaluator, held_out, fingerprint, context)
+
+
+def documents(
+    recipe: ResolvedRecipe,
+    system: DocumentRanker,
+    tokenizer: TextTokenizer,
+    labels: LabelSpace,
+    corpus: Corpus,
+    *,
+    features: Mapping[str, np.ndarray],
+) -> Collator:
+    """Return labelled texts as a system reads them; `features` are those of its companions."""
+    return Collator(
+        tokenise(corpus, tokenizer, max_length=recipe.encoder.tokens_read),
+        tokenizer.facts,
+        gold=labels.encode(corpus),
+        n_labels=len(labels),
+        companion_features=features,
+        chunking=system.chunking,
+    )
 
 
 def build(
@@ -217,8 +233,9 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
             folder.clear()
         if context.resume:
             listener.on_message(f"no checkpoint in {folder.path} yet: starting from the beginning")
-        with engine.autocast():
-            system.init_label_parameters(loop.every_document())
+        if not run.continues:
+            with engine.autocast():
+                system.init_label_parameters(loop.every_document())
     engine.wait()
     return loop
 

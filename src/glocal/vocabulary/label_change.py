@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError, did_you_mean
 from glocal.vocabulary.label_space import LabelSpace
-from glocal.vocabulary.label_table import LabelTable
+from glocal.vocabulary.label_table import LabelEntry, LabelTable
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -30,6 +30,7 @@ class LabelChange:
             not new. Each column sums to one.
         examples: Texts that have the new labels; none by default.
         train: Training texts to fit new labels against; by default what the model keeps of them.
+        continues: Whether labels that stay learn from the examples as well.
     """
 
     before: LabelSpace
@@ -37,6 +38,12 @@ class LabelChange:
     columns: csr_matrix
     examples: Corpus | None = None
     train: Corpus | None = None
+    continues: bool = False
+
+    @property
+    def n_examples(self) -> int:
+        """Number of examples."""
+        return 0 if self.examples is None else len(self.examples)
 
     @property
     def n_new(self) -> int:
@@ -46,12 +53,15 @@ class LabelChange:
     @cached_property
     def example_labels(self) -> Any:
         """(examples, new) CSR matrix of the new labels that each example has."""
+        return self.known_labels(self.examples)[:, len(self.after) - self.n_new :]
+
+    def known_labels(self, corpus: Corpus | None) -> Any:
+        """Return (texts, after) the labels of texts as a CSR matrix of ones."""
         from scipy.sparse import csr_matrix
 
-        if self.examples is None:
-            return csr_matrix((0, self.n_new), dtype=np.float32)
-        start, stop = len(self.after) - self.n_new, len(self.after)
-        return self.after.encode(self.examples)[:, start:stop]
+        if corpus is None:
+            return csr_matrix((0, len(self.after)), dtype=np.float32)
+        return self.after.encode(corpus)[:, : len(self.after)]
 
 
 def added(
@@ -87,6 +97,43 @@ def added(
         labels.n_added + len(table),
     )
     return LabelChange(labels, after, _shares(labels, range(len(labels))), examples, train)
+
+
+def continued(
+    labels: LabelSpace,
+    examples: Corpus,
+    *,
+    table: LabelTable | None = None,
+    train: Corpus | None = None,
+) -> LabelChange:
+    """Return the change by which a model learns further texts, and the new labels they have.
+
+    Args:
+        labels: The labels of the model.
+        examples: The further texts.
+        table: Names, descriptions and parents of labels.
+        train: Texts the model was trained on; by default what it keeps of them.
+
+    Raises:
+        DataError: No text has a label.
+    """
+    ids = sorted({id_ for row in examples.labels() for id_ in row} - set(labels.ids))
+    known = LabelTable([], []) if table is None else table
+    entries = [known.get(id_) or LabelEntry(id_, id_) for id_ in ids]
+    change = added(
+        labels, LabelTable.from_entries(entries, source=examples.source), examples=examples
+    )
+    counts = _counts(labels.ids, examples)
+    if not counts.any() and not ids:
+        raise DataError(
+            f"none of the {len(examples)} texts has labels to learn; check the labels column",
+            path=examples.source,
+        )
+    after = change.after
+    after.counts[: len(labels)] += counts
+    # From now on all labels are trained alike.
+    after = replace(after, n_documents=after.n_documents + len(examples), n_added=0)
+    return replace(change, after=after, train=train, continues=True)
 
 
 def removed(labels: LabelSpace, ids: Sequence[str]) -> LabelChange:

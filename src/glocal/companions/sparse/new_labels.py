@@ -10,15 +10,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.further_texts import LabelledTexts
 from glocal.companions.sparse.label_profiles import label_profiles
 from glocal.companions.sparse.platt import Scaling, frequency_terms
 from glocal.companions.sparse.solver import Positives, TextProducts, solve_block
+from glocal.companions.sparse.sparse_scoring import LinearScorer
 from glocal.companions.sparse.unseen_labels import name_scores
 from glocal.companions.sparse.vectoriser import Vectoriser
 from glocal.config import SparseConfig
@@ -32,32 +34,40 @@ class TrainingMemory:
         margins: Scaling of the trained labels' margins.
         names: Scaling of name matches of labels without texts.
         n_texts: Number of training texts.
-        sample: (n, F) float32 CSR matrix, features of a sample of them; n may be 0.
+        sample: Features of a sample of them, and their labels; it may be empty.
+        has_labels: Whether the labels are known; older models keep the features alone.
     """
 
     margins: Scaling
     names: Scaling
     n_texts: int
-    sample: Any
+    sample: LabelledTexts
+    has_labels: bool = True
+
+    def with_labels(self, columns: Any, n_new: int) -> TrainingMemory:
+        """Return the memory after a change of the labels; see `LabelChange`."""
+        return replace(self, sample=self.sample.with_labels(columns, n_new))
+
+    def with_texts(self, texts: LabelledTexts, *, size: int) -> TrainingMemory:
+        """Return the memory after further texts were learnt, each text as likely kept as others.
+
+        Args:
+            texts: The further texts.
+            size: Number of texts to keep.
+        """
+        total = self.n_texts + len(texts)
+        n_new = min(len(texts), max(size - len(self.sample), round(size * len(texts) / total)))
+        rng = np.random.default_rng([total, 4])
+        old = rng.permutation(len(self.sample))[: max(0, size - n_new)]
+        new = rng.permutation(len(texts))[: min(n_new, size)]
+        kept = self.sample.take(np.sort(old)).joined(texts.take(np.sort(new)))
+        return replace(self, n_texts=total, sample=kept)
 
 
 def sample_rows(n_texts: int, size: int, *, seed: int) -> NDArray[np.int64]:
     """Return positions of the texts whose features are kept, sorted."""
     chosen = np.random.default_rng([seed, 3]).permutation(n_texts)[:size]
     return np.sort(chosen).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class NewScorers:
-    """Scorers of labels to be added.
-
-    Args:
-        weights: (F, k) float32 CSR matrix.
-        biases: (k,) float32.
-    """
-
-    weights: Any
-    biases: NDArray[np.float32]
 
 
 def fit_new_labels(
@@ -69,29 +79,27 @@ def fit_new_labels(
     name_forms: Sequence[str],
     examples: Any,
     gold: Any,
-    others: Any = None,
-) -> NewScorers:
+) -> LinearScorer:
     """Fit the scorers of new labels.
 
     Args:
         vectoriser: Turns names into features.
-        memory: What the model keeps of its training.
+        memory: What is known of the model's training, and training texts.
         config: The settings it was trained with.
         names: Name of each label, empty for none.
         name_forms: All names of each label, empty for none.
         examples: (n, F) CSR matrix of example texts.
         gold: (n, k) CSR matrix of the new labels they have.
-        others: (m, F) CSR matrix of training texts; the stored sample by default.
     """
     from scipy.sparse import csc_matrix, hstack, vstack
 
-    texts, scaling = memory.sample if others is None else others, memory.margins
+    texts, scaling = memory.sample.features, memory.margins
     n_examples = np.bincount(gold.indices, minlength=len(names))
     seen, unseen = np.flatnonzero(n_examples), np.flatnonzero(n_examples == 0)
     biases = np.zeros(len(names), np.float32)
     parts: list[Any] = []
     if len(seen):
-        every = vstack([examples, texts]).tocsr()
+        every = _Texts(vstack([examples, texts]).tocsr())
         positive = gold.tocsc()[:, seen]
         prior = vectoriser.transform([names[label] for label in seen.tolist()]).T.tocsc()
         prior = prior * np.float32(config.name_weight)
@@ -115,22 +123,30 @@ def fit_new_labels(
         biases[unseen] = memory.names.shift - np.log1p(expected)
     order = np.argsort(np.concatenate([seen, unseen]))
     joined = csc_matrix(hstack(parts, format="csc"))[:, order]
-    return NewScorers(joined.tocsr().astype(np.float32), biases)
+    return LinearScorer(joined.tocsr().astype(np.float32), biases)
 
 
-def _solved(texts: Any, positives: Any, prior: Any, config: SparseConfig) -> NewScorers:
+class _Texts:
+    """Texts on which blocks of labels are fitted one after another."""
+
+    def __init__(self, features: Any) -> None:
+        self.features, self.by_feature = features, features.T.tocsr()
+        self.products = TextProducts(features)
+
+
+def _solved(texts: _Texts, positives: Any, prior: Any, config: SparseConfig) -> LinearScorer:
     """Return the scorers of a block of labels, small weights dropped."""
     from scipy.sparse import csr_matrix
 
     entries = positives.tocoo()
     coefficients, biases = solve_block(
-        TextProducts(texts),
+        texts.products,
         Positives(entries.row, entries.col, positives.shape[1]),
         cost=config.cost,
         iterations=config.iterations,
-        start_scores=(texts @ prior).toarray(),
+        start_scores=(texts.features @ prior).toarray(),
     )
-    weights = csr_matrix(texts.T.tocsr() @ coefficients) + prior
+    weights = csr_matrix(texts.by_feature @ coefficients) + prior
     weights.data[np.abs(weights.data) < config.threshold] = 0
     weights.eliminate_zeros()
-    return NewScorers(weights, biases)
+    return LinearScorer(weights, biases)

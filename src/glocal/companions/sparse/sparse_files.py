@@ -7,7 +7,8 @@
     weights-*.npy      the CSR matrix (features, labels): values, columns, bounds
     biases.npy         (labels,)
     groups-*.npy       where labels have groups: their CSR matrix, and the groups of each label
-    sample-*.npy       the CSR matrix of the features of some training texts, for labels added later
+    sample-*.npy       the CSR matrix of the features of some training texts, for later changes
+    sample-labels-*.npy  the CSR matrix of their labels
 
 Weights are memory-mapped when a model is loaded: opening it is quick, and several processes share
 one copy.
@@ -24,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glocal.companions.sparse.further_texts import LabelledTexts
 from glocal.companions.sparse.new_labels import TrainingMemory
 from glocal.companions.sparse.platt import Scaling
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer
@@ -35,7 +37,7 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.stored_arrays import check_csr, check_finite, check_range, read_array, read_columns
 from glocal.errors import ModelError, NewerFormatError
 
-FORMAT = 3  # 1 had no groups, 2 one group for each label
+FORMAT = 4  # 1 had no groups, 2 one group for each label, 3 no labels of the sample
 _WORDS = pa.schema([("word", pa.string())])
 _MATRIX: dict[str, type[np.generic]] = {
     "data": np.float32,
@@ -73,12 +75,15 @@ def write_model(
             "group_levels": 0 if scorer.groups is None else scorer.groups.of.shape[1],
         }
         if memory is not None:
-            _write_matrix(temporary, "sample", memory.sample)
+            _write_matrix(temporary, "sample", memory.sample.features)
+            if memory.has_labels:
+                _write_matrix(temporary, "sample-labels", memory.sample.gold)
             about["memory"] = {
                 "margins": asdict(memory.margins),
                 "names": asdict(memory.names),
                 "n_texts": memory.n_texts,
-                "n_sample": memory.sample.shape[0],
+                "n_sample": len(memory.sample),
+                "has_labels": memory.has_labels,
             }
         (temporary / "sparse.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         replace_dir(temporary, folder)
@@ -172,9 +177,16 @@ def _read_memory(source: Path, about: dict[str, Any]) -> TrainingMemory | None:
     kept = about.get("memory")
     if kept is None:
         return None
-    sample = _read_matrix(source, "sample", (kept["n_sample"], about["n_features"]))
+    from scipy.sparse import csr_matrix
+
+    features = _read_matrix(source, "sample", (kept["n_sample"], about["n_features"]))
+    shape, has_labels = (kept["n_sample"], about["n_labels"]), bool(kept.get("has_labels"))
+    gold = csr_matrix(shape, dtype=np.float32)
+    if has_labels:
+        gold = _read_matrix(source, "sample-labels", shape)
+    sample = LabelledTexts(features, gold)
     margins, names = (_scaling(kept[name]) for name in ("margins", "names"))
-    return TrainingMemory(margins, names, int(kept["n_texts"]), sample)
+    return TrainingMemory(margins, names, int(kept["n_texts"]), sample, has_labels)
 
 
 def _scaling(stored: dict[str, Any]) -> Scaling:

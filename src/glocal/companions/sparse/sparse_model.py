@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.further_texts import REPLAYED, LabelledTexts, learn_texts
 from glocal.companions.sparse.label_profiles import label_profiles
 from glocal.companions.sparse.new_labels import (
-    NewScorers,
     TrainingMemory,
     fit_new_labels,
     sample_rows,
@@ -43,6 +43,7 @@ from glocal.vocabulary.label_change import LabelChange
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_text import name_forms, telling_name
 
+_GIVE_TEXTS = "; give the texts it was trained on as well"
 _LARGEST_LOGIT = np.float32(16)
 _GIVEN_TEXTS = 20_000  # most training texts that new labels are fitted against
 
@@ -124,7 +125,8 @@ class SparseModel:
             profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)
             evidence = LabelEvidence(profiles, np.bincount(own.indices, minlength=own.shape[1]))
         scorer, margins = calibrate(scorer, *held_out, evidence=evidence, threads=threads)
-        sample = features[sample_rows(features.shape[0], config.memory, seed=seed)]
+        remembered = sample_rows(features.shape[0], config.memory, seed=seed)
+        sample = LabelledTexts(features[remembered], own[remembered])
         names = Scaling(0.0, float(scorer.biases.min()))
         if config.name_weight:
             if (np.diff(gold.tocsc().indptr) == 0).any():
@@ -175,65 +177,103 @@ class SparseModel:
         return indices, _probability(logits)
 
     def with_labels(self, change: LabelChange) -> SparseModel:
-        """Return the model for other labels; the scores of those that stay are the same.
+        """Return the model for other labels.
+
+        The scores of those that stay are the same, unless they learn from the examples.
 
         Raises:
-            ModelError: Labels with examples are added, and no training texts are at hand.
+            ModelError: No training texts are at hand to fit labels against.
         """
-        from scipy.sparse import hstack
-
-        scorer = self.scorer
-        weights, biases = scorer.weights @ change.columns, scorer.biases @ change.columns
-        groups = scorer.groups
-        kept = change.columns.argmax(axis=0)  # the label with the largest share
-        of = None if groups is None else groups.of[np.asarray(kept).ravel()]
-        if change.n_new:
-            new = self._fit_new(change)
-            weights = hstack([weights, new.weights], format="csr")
-            biases = np.concatenate([biases, new.biases])
-            of = (
-                None
-                if of is None
-                else np.concatenate([of, np.full((change.n_new, of.shape[1]), -1, of.dtype)])
-            )
+        columns, memory = change.columns, self.memory
+        groups = self.scorer.groups
         if groups is not None:
-            assert of is not None
-            groups = replace(groups, of=of)
-        changed = LinearScorer(weights.tocsr(), np.asarray(biases, dtype=np.float32), groups)
-        changed.weights.sort_indices()
-        return SparseModel(self.vectoriser, changed, self.config, self.memory)
-
-    def _fit_new(self, change: LabelChange) -> NewScorers:
-        if self.memory is None:
-            raise ModelError(
-                "the model was written by an earlier version and lacks what new labels need; "
-                "train it again"
+            kept = columns.argmax(axis=0)  # the label with the largest share
+            groups = replace(groups, of=groups.of[np.asarray(kept).ravel()])
+        scorer = LinearScorer(
+            (self.scorer.weights @ columns).tocsr(),
+            np.asarray(self.scorer.biases @ columns, dtype=np.float32),
+            groups,
+        )
+        if memory is not None:
+            memory = memory.with_labels(columns, change.n_new)
+        if change.n_new or change.continues:
+            known = self._known(memory, change)
+            examples = LabelledTexts(
+                self._features(change.examples), change.known_labels(change.examples)
             )
-        gold = change.example_labels
-        if change.train is None and gold.nnz and not self.memory.sample.shape[0]:
+            if change.continues:
+                scorer = self._learn(scorer, change, examples, known)
+                kept = memory if memory is not None and memory.has_labels else known
+                memory = kept.with_texts(examples, size=self.config.memory)
+            if change.n_new:
+                scorer = scorer.joined(self._fit_new(change, examples.features, known))
+        scorer.weights.sort_indices()
+        return SparseModel(self.vectoriser, scorer, self.config, memory)
+
+    def _known(self, memory: TrainingMemory | None, change: LabelChange) -> TrainingMemory:
+        """Return what is known of the training: what the model keeps, with texts given instead.
+
+        Raises:
+            ModelError: It is too little for the change.
+        """
+        if memory is None:
+            raise ModelError(
+                "the model was written by an earlier version and lacks what changes need; train it "
+                "again"
+            )
+        most = max(REPLAYED, change.n_examples) if change.continues else _GIVEN_TEXTS
+        if change.train is not None:
+            given = change.train.take(sample_rows(len(change.train), most, seed=0))
+            texts = LabelledTexts(self._features(given), change.known_labels(given))
+            return replace(memory, sample=texts, has_labels=True)
+        if change.n_examples and not len(memory.sample):
             raise ModelError(
                 "the model was trained with sparse.memory=0 and keeps no training texts to fit "
-                "labels against",
+                f"labels against{_GIVE_TEXTS if change.continues else ''}",
                 remedies=[Remedy("train", "give the training texts", value="…")],
             )
+        if change.continues and not memory.has_labels:
+            raise ModelError(
+                "the model was written by an earlier version and does not keep the labels of its "
+                f"training texts{_GIVE_TEXTS}"
+            )
+        rows = sample_rows(len(memory.sample), most, seed=1)
+        return replace(memory, sample=memory.sample.take(rows))
+
+    def _learn(
+        self,
+        scorer: LinearScorer,
+        change: LabelChange,
+        examples: LabelledTexts,
+        known: TrainingMemory,
+    ) -> LinearScorer:
+        """Return the scorer of the labels that stay after they have learnt the examples."""
+        n_old = scorer.n_labels
+        return learn_texts(
+            scorer,
+            known.margins,
+            self.config,
+            texts=examples.of_labels(n_old),
+            replay=known.sample.of_labels(n_old),
+            counts=(change.before.counts, change.after.counts[:n_old]),
+            threads=n_threads(0),
+        )
+
+    def _features(self, corpus: Corpus | None) -> Any:
+        texts = [] if corpus is None else list(corpus.texts())
+        return self.vectoriser.transform(texts, threads=n_threads(0))
+
+    def _fit_new(self, change: LabelChange, examples: Any, memory: TrainingMemory) -> LinearScorer:
         new = range(len(change.after) - change.n_new, len(change.after))
         forms = name_forms(change.after)
-        examples = [] if change.examples is None else list(change.examples.texts())
-        threads = n_threads(0)
-        others = None
-        if change.train is not None:
-            rows = sample_rows(len(change.train), _GIVEN_TEXTS, seed=0)
-            texts = list(change.train.take(rows).texts())
-            others = self.vectoriser.transform(texts, threads=threads)
         return fit_new_labels(
             self.vectoriser,
-            self.memory,
+            memory,
             self.config,
             names=[telling_name(change.after.names[label]) for label in new],
             name_forms=[forms[label] for label in new],
-            examples=self.vectoriser.transform(examples, threads=threads),
-            gold=gold,
-            others=others,
+            examples=examples,
+            gold=change.example_labels,
         )
 
     def explain(self, text: str, label: int) -> list[Contribution]:

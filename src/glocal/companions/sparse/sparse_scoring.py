@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,18 @@ class LinearScorer:
         if self.groups is not None:
             scores += self.groups.scores(features)
         return scores
+
+    def joined(self, others: LinearScorer) -> LinearScorer:
+        """Return a scorer of these labels and of others after them, which have no groups."""
+        from scipy.sparse import hstack
+
+        groups = self.groups
+        if groups is not None:
+            none = np.full((others.n_labels, groups.of.shape[1]), -1, groups.of.dtype)
+            groups = replace(groups, of=np.concatenate([groups.of, none]))
+        weights = hstack([self.weights, others.weights], format="csr")
+        biases = np.concatenate([self.biases, others.biases]).astype(np.float32)
+        return LinearScorer(weights, biases, groups)
 
     def label_weights(self, label: int, features: NDArray[np.integer]) -> NDArray[np.float32]:
         """Return the weights of one label for some features; the others are not read."""

@@ -1,0 +1,184 @@
+"""Further texts learnt by a trained sparse model, without training it again.
+
+- Two kinds of labels learn: those that the texts have, and those that the model ranks first where
+  they do not belong. All others stay as they are.
+- A label starts from its weights and is held near them by the solver's regulariser, so it keeps
+  what it knows. Replayed training texts take part, so that it also keeps its place among others.
+- Scores are near their solution from the start: few steps suffice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.companions.sparse.platt import Scaling, frequency_terms
+from glocal.companions.sparse.solver import START_BIAS, Positives, TextProducts, solve_block
+from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+from glocal.companions.sparse.threads import ordered_map
+from glocal.config import SparseConfig
+
+REPLAYED = 1000  # training texts that take part, or as many as there are further texts
+_RIVALS = 5  # best labels of a text that learn where they do not belong
+_ITERATIONS = 6
+_SMALL = 0.2  # changes of weights below this share of the threshold are dropped
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Features and labels of texts.
+
+    Args:
+        features: (n, F) float32 CSR matrix.
+        gold: (n, L) CSR matrix of ones.
+    """
+
+    features: Any
+    gold: Any
+
+    def __len__(self) -> int:
+        return int(self.features.shape[0])
+
+    def take(self, rows: NDArray[np.int64]) -> LabelledTexts:
+        """Return some of the texts."""
+        return LabelledTexts(self.features[rows], self.gold[rows])
+
+    def of_labels(self, count: int) -> LabelledTexts:
+        """Return the texts with the first labels alone."""
+        return LabelledTexts(self.features, self.gold[:, :count])
+
+    def with_labels(self, columns: Any, n_new: int) -> LabelledTexts:
+        """Return the texts with other labels; they have none of the new ones.
+
+        Args:
+            columns: (L, kept) CSR matrix of shares, see `LabelChange`.
+            n_new: Number of labels after those.
+        """
+        from scipy.sparse import csr_matrix, hstack
+
+        kept = (self.gold @ columns).tocsr()
+        kept.data[:] = 1
+        none = csr_matrix((len(self), n_new), dtype=np.float32)
+        return LabelledTexts(self.features, hstack([kept, none], format="csr", dtype=np.float32))
+
+    def joined(self, others: LabelledTexts) -> LabelledTexts:
+        """Return these texts and others after them."""
+        from scipy.sparse import vstack
+
+        return LabelledTexts(
+            vstack([self.features, others.features], format="csr"),
+            vstack([self.gold, others.gold], format="csr"),
+        )
+
+
+def learn_texts(
+    scorer: LinearScorer,
+    scaling: Scaling,
+    config: SparseConfig,
+    *,
+    texts: LabelledTexts,
+    replay: LabelledTexts,
+    counts: tuple[NDArray[np.int64], NDArray[np.int64]],
+    threads: int = 1,
+) -> LinearScorer:
+    """Return the scorer after it has learnt further texts.
+
+    Args:
+        scorer: The trained scorer.
+        scaling: Scaling of its margins to log-odds.
+        config: The settings it was trained with.
+        texts: The further texts.
+        replay: Texts it was trained on.
+        counts: (L,) training texts of each label before, and with the further texts.
+        threads: Number of threads.
+    """
+    chosen = _labels_that_learn(scorer, scaling, texts, threads=threads)
+    work = _Lesson(scorer, scaling, config, texts.joined(replay), chosen=chosen, counts=counts[0])
+    blocks = [
+        chosen[start : start + config.cluster_size]
+        for start in range(0, len(chosen), config.cluster_size)
+    ]
+    changes = list(ordered_map(work.solve, blocks, threads=threads))
+    weights = scorer.weights + _joined([change for change, _ in changes], scorer.weights.shape)
+    weights.sort_indices()
+    often = np.array(scaling.frequency)
+    biases = scorer.biases.copy()
+    for block, (_, change) in zip(blocks, changes, strict=True):
+        before, after = (frequency_terms(some[block]) @ often for some in counts)
+        biases[block] += scaling.slope * change + (after - before)
+    return replace(scorer, weights=weights, biases=biases)
+
+
+def _labels_that_learn(
+    scorer: LinearScorer, scaling: Scaling, texts: LabelledTexts, *, threads: int
+) -> NDArray[np.int64]:
+    best, scores = top_labels(scorer, texts.features, _RIVALS, threads=threads)
+    # A text that a label keeps at a distance of more than one from itself costs nothing.
+    near = scores > scaling.shift - scaling.slope
+    return np.union1d(best[near], texts.gold.indices).astype(np.int64)
+
+
+class _Lesson:
+    """Fits the changes of labels, block by block."""
+
+    def __init__(
+        self,
+        scorer: LinearScorer,
+        scaling: Scaling,
+        config: SparseConfig,
+        texts: LabelledTexts,
+        *,
+        chosen: NDArray[np.int64],
+        counts: NDArray[np.int64],
+    ) -> None:
+        self._scorer, self._scaling, self._config, self._counts = scorer, scaling, config, counts
+        self._features, self._by_label = texts.features, texts.gold.tocsc()
+        self._products = TextProducts(texts.features)
+        by_feature = texts.features.T.tocsr()
+        self._used = np.flatnonzero(np.diff(by_feature.indptr))
+        self._by_feature = by_feature[self._used]
+        self._weights = scorer.weights[self._used][:, chosen].tocsc()
+        self._within = texts.features[:, self._used]
+        self._place = {label: place for place, label in enumerate(chosen.tolist())}
+        self._groups = None if scorer.groups is None else scorer.groups.by_group(texts.features)
+
+    def solve(self, block: NDArray[np.int64]) -> tuple[Any, NDArray[np.float32]]:
+        """Return the changes of a block of labels: weights as (F, L) COO parts, and biases."""
+        positives = self._by_label[:, block].tocoo()
+        coefficients, biases = solve_block(
+            self._products,
+            Positives(positives.row, positives.col, len(block)),
+            cost=self._config.cost,
+            iterations=min(_ITERATIONS, self._config.iterations),
+            start_scores=self._margins(block) - np.float32(START_BIAS),
+        )
+        change = (self._by_feature @ coefficients) * np.float32(self._scaling.slope)
+        row, column = np.nonzero(np.abs(change) >= _SMALL * self._config.threshold)
+        parts = change[row, column], self._used[row], block[column]
+        return parts, biases - np.float32(START_BIAS)
+
+    def _margins(self, block: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return (n, k) the margins of labels as they are."""
+        places = [self._place[label] for label in block.tolist()]
+        scores: NDArray[np.float32] = (self._within @ self._weights[:, places]).toarray()
+        scores += self._scorer.biases[block]
+        if self._groups is not None and self._scorer.groups is not None:
+            scores += self._groups[:, self._scorer.groups.of[block]].sum(axis=2)
+        often = frequency_terms(self._counts[block]) @ np.array(self._scaling.frequency)
+        scores -= (self._scaling.shift + often).astype(np.float32)
+        scores /= np.float32(self._scaling.slope)
+        return scores
+
+
+def _joined(changes: list[Any], shape: tuple[int, int]) -> Any:
+    """Return the CSR matrix of the changes of all blocks."""
+    from scipy.sparse import csr_matrix
+
+    nothing = (np.empty(0, np.float32), np.empty(0, np.int64), np.empty(0, np.int64))
+    values, rows, columns = (
+        np.concatenate(part) for part in zip(nothing, *changes, strict=True)
+    )  # fmt: skip
+    return csr_matrix((values, (rows, columns)), shape, dtype=np.float32)
