@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from glocal.tagger import NotFittedError, Tagger
     from glocal.train.listener import TrainListener
     from glocal.train.run import FitResult, fit
+    from glocal.tune.tuning import Tuning, tune_recipe
     from glocal.update.further_training import (
         BandChange,
         FurtherTraining,
@@ -117,6 +118,7 @@ __all__ = [
     "ThresholdUpdate",
     "TrainListener",
     "TrainingError",
+    "Tuning",
     "Vote",
     "__version__",
     "add_labels",
@@ -130,6 +132,7 @@ __all__ = [
     "recipe_names",
     "remove_labels",
     "rename_labels",
+    "tune_recipe",
     "tune_threshold",
 ]
 
@@ -160,6 +163,7 @@ _MODULES = {
     "glocal.tagger": "NotFittedError Tagger",
     "glocal.train.listener": "TrainListener",
     "glocal.train.run": "FitResult fit",
+    "glocal.tune.tuning": "Tuning tune_recipe",
     "glocal.update.further_training": "BandChange FurtherTraining continue_training",
     "glocal.update.label_update": (
         "LabelUpdate add_labels merge_labels remove_labels rename_labels"

@@ -30,6 +30,7 @@ EXAMPLES = {
     "data inspect": "glocal data inspect train.jsonl dev.jsonl test.jsonl",
     "data split": "glocal data split all.csv --out parts --fractions 0.8,0.1,0.1",
     "train": "glocal train train.jsonl --dev dev.jsonl --recipe balanced --out model",
+    "tune": "glocal tune train.jsonl --dev dev.jsonl --budget 30m --out tuned.toml",
     "eval": "glocal eval model test.jsonl --train train.jsonl",
     "predict": "glocal predict model texts.jsonl -k 5 > tags.jsonl",
     "explain": 'glocal explain model "a text to tag"',

@@ -148,10 +148,7 @@ class DevEvaluator:
         if self._later is not None and (features := self._later.dev_features):
             known = {**self.documents.companion_features, **features}
             self.documents = replace(self.documents, companion_features=known)
-        found = self.predictions(exact=True)
-        if self.recipe.combine == "weights" and self.system.learns_weights:
-            best = self._combine(found)
-            found = replace(found, indices=best.indices, scores=best.scores)
+        found = self._combined()
         calibration = self._calibration(found)
         found = calibrate(found, calibration)
         decision = fit_decision(found, self.gold)
@@ -161,6 +158,17 @@ class DevEvaluator:
         )
         metrics = {"dev": scores.model, "dev_experts": scores.experts}
         return Outcome({**metrics, "dev_report": report.to_dict()}, calibration, decision)
+
+    def combined(self) -> DevScores:
+        """Fit the experts' weights alone, and return the scores with them."""
+        return self._scores(self._combined())
+
+    def _combined(self) -> Predictions:
+        found = self.predictions(exact=True)
+        if self.recipe.combine != "weights" or not self.system.learns_weights:
+            return found
+        best = self._combine(found)
+        return replace(found, indices=best.indices, scores=best.scores)
 
     def _calibration(self, best: Predictions) -> Calibration:
         """Fit on the best labels of every document, and on all labels of a sample of documents."""
