@@ -17,19 +17,22 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.serve.live import live_server
+import httpx2
+from tests.serve.live import live_server, wait_until
 
 from glocal.data.readers import read_corpus
 
 ROUNDS = 3
 WORDS = 100  # about 128 tokens
 TEXTS = 200  # different requests
+ROOM = 16  # requests in flight of the server that is saturated
 
 SCRIPT = """
 local bodies = {}
@@ -83,7 +86,8 @@ def untrained(path):
 def write_requests(folder, texts):
     """Write the requests and the script that makes wrk send them in turn."""
     corpus = read_corpus(texts)
-    rows = [" ".join(d.text.split()[:WORDS]) for d in islice(corpus.documents(), TEXTS)]
+    words = (word for document in corpus.documents() for word in document.text.split()[:WORDS])
+    rows = [" ".join(islice(words, WORDS)) for _ in range(TEXTS)]  # short texts are joined
     requests = folder / "requests.jsonl"
     requests.write_text("".join(json.dumps({"texts": [t], "k": 5}) + "\n" for t in rows))
     script = folder / "load.lua"
@@ -101,9 +105,12 @@ def measure_throughput(arguments, folder, script):
     ):
         for server in (batched, single):  # loads the model
             wrk(server, script, connections=1, seconds=2)
+        turns = list(zip(kinds, (batched, single), strict=True))
         for _ in range(ROUNDS):
+            turns.reverse()
             for connections in (1, 16):
-                for kind, server in zip(kinds, (batched, single), strict=True):
+                for kind, server in turns:
+                    wait_until_idle(batched, single)
                     found = wrk(server, script, connections=connections, seconds=arguments.seconds)
                     rounds.setdefault((kind, connections), []).append(found)
     rate = {key: max(r["requests"] / r["seconds"] for r in own) for key, own in rounds.items()}
@@ -119,27 +126,66 @@ def measure_throughput(arguments, folder, script):
     print(f"batching at 16 connections: {ratio:.2f}x; median at 1 connection: {medians:.2f}x")
 
 
+def wait_until_idle(*servers):
+    """Wait until nothing is computed of what wrk asked for last."""
+    for server in servers:
+        wait_until(lambda s=server: "glocal_requests_in_flight 0" in s.client.get("/metrics").text)
+
+
 def measure_saturation(arguments, folder, script):
-    """A full server: 64 connections and room for 16 requests; refusals are timed beside it."""
-    with live_server(
-        arguments.model, folder=folder, options=["--limit", "max_in_flight=16"]
-    ) as server:
+    """A full server: twice as many connections as it has room for, and some patient clients."""
+    options = ["--limit", f"max_in_flight={ROOM}"]
+    with live_server(arguments.model, folder=folder, options=options) as server:
         wrk(server, script, connections=1, seconds=2)
-        found = wrk(server, script, connections=64, seconds=arguments.saturation)
-        refusals = refusal_times(server)
+        with Clients(server) as clients:
+            found = wrk(server, script, connections=2 * ROOM, seconds=arguments.saturation)
+    counts = ", ".join(f"{n:,} of {status}" for status, n in sorted(clients.statuses.items()))
     print(
         f"saturated for {arguments.saturation} s: {found['requests']:,.0f} answers, "
         f"{found['refused']:,.0f} refused (429), {found['failed']:.0f} others failed, "
-        f"{found['timeouts']:.0f} broken; refusals took p50 {refusals[0]:.1f} ms, "
-        f"p99 {refusals[1]:.1f} ms by the server's log"
+        f"{found['timeouts']:.0f} broken"
+    )
+    print(
+        f"clients that try again after a second got {counts}; their refusals took "
+        f"p50 {at(clients.refusals, 0.5):.1f} ms, p99 {at(clients.refusals, 0.99):.1f} ms, "
+        f"at most {at(clients.refusals, 1):.1f} ms"
     )
 
 
-def refusal_times(server):
-    """The median and the 99th percentile of the server's own times of refusals."""
-    entries = (json.loads(line) for line in server.log.read_text().splitlines() if line[:1] == "{")
-    times = sorted(entry["ms"] for entry in entries if entry["status"] == 429)
-    return (times[len(times) // 2], times[int(0.99 * len(times))]) if times else (0.0, 0.0)
+def at(times, share):
+    """Return a percentile in milliseconds; NaN of nothing."""
+    return 1e3 * sorted(times)[round(share * (len(times) - 1))] if times else float("nan")
+
+
+class Clients:
+    """Clients that do as `Retry-After` says, and how long their refusals take."""
+
+    def __init__(self, server, count=8):
+        self.url, self.stop = server.url, threading.Event()
+        self.statuses, self.refusals = {}, []
+        self.threads = [threading.Thread(target=self.run) for _ in range(count)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+            time.sleep(1 / len(self.threads))
+        return self
+
+    def __exit__(self, *problem):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+    def run(self):
+        """Send requests until told to stop."""
+        with httpx2.Client(base_url=self.url, timeout=60) as client:
+            while not self.stop.wait(1):
+                start = time.perf_counter()
+                answer = client.post("/v1/predict", json={"texts": ["a text"], "k": 5})
+                if answer.status_code == 429:
+                    self.refusals.append(time.perf_counter() - start)
+                status = answer.status_code
+                self.statuses[status] = self.statuses.get(status, 0) + 1
 
 
 def measure_memory(arguments, folder, script):

@@ -180,6 +180,17 @@ def test_line_breaks_do_not_reach_the_headers_of_an_answer(server):
     assert "x-evil" not in id_.headers["x-request-id"]
 
 
+def test_clients_that_hammer_a_full_server_are_held_back(model, tmp_path):
+    options = ["--limit", "max_queued_texts=1"]
+    with live_server(model, folder=tmp_path, options=options) as server:
+        started = time.monotonic()
+        for _ in range(4):
+            assert server.client.post("/v1/predict", json={"texts": ["a", "b"]}).status_code == 429
+        assert time.monotonic() - started > 3 * 0.19
+        # Another client is not.
+        assert status(server.exchange(head(len(GOOD), b"connection: close") + GOOD)) == 200
+
+
 def test_control_characters_and_markup_are_data(server):
     text = "\x00\x1b[2J\u202e<script>alert(1)</script>\x85"
     answer = server.client.post("/v1/predict", json={"texts": [text], "k": 1})

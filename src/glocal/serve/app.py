@@ -23,7 +23,7 @@ from glocal.serve.annif import annif_router
 from glocal.serve.batching import Busy
 from glocal.serve.docs_page import docs_page
 from glocal.serve.feedback_store import FeedbackStore
-from glocal.serve.guard import Application, Guard, Observer
+from glocal.serve.guard import REFUSED, Application, Guard, Observer
 from glocal.serve.label_studio import label_studio_router
 from glocal.serve.problems import Problem, busy, describe_validation
 from glocal.serve.rest import health_router, rest_router
@@ -117,6 +117,7 @@ def _add_page(app: FastAPI) -> None:
 def _add_errors(app: FastAPI) -> None:
     async def handle(request: Request, error: Any) -> Response:
         problem = _problem(error)
+        request.scope[REFUSED] = problem.status == 429
         tags = getattr(request.scope.get("route"), "tags", ())
         if problem.status == 422 and annif.TAG in tags:  # Annif knows no other
             problem.status = 400

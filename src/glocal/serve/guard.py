@@ -53,6 +53,8 @@ SECURITY_HEADERS = {
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"})
 OPEN_FOLDERS = ("/static/",)
 
+REFUSED = "glocal.refused"  # in the scope of a request that found the server full
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LONGEST_PATH = 200  # characters of a path in the log
 
@@ -159,7 +161,8 @@ class Guard:
             return
 
         async def timely(message: Message) -> None:
-            await asyncio.wait_for(send(message), self._limits.send_seconds)
+            async with asyncio.timeout(self._limits.send_seconds):
+                await send(message)
 
         try:
             headers = Headers(scope=scope)
@@ -170,6 +173,7 @@ class Guard:
             else:
                 await self._work(scope, headers, receive, timely)
         except Problem as problem:
+            scope[REFUSED] = problem.status == 429
             await problem.response()(scope, receive, timely)
         except TimeoutError:
             return  # the client does not read its answer; the connection is closed

@@ -12,10 +12,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from glocal.errors import ConfigError
 from glocal.serve.app import create_app
+from glocal.serve.guard import REFUSED
 from glocal.serve.serve_settings import Limits, ServeSettings
 
 _MAX_HEAD_BYTES = 65_536
 _BACKLOG = 1_024
+_HOLD_SECONDS = 0.2  # before a connection that was refused is read again
 _FULL = (
     b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\n"
     b"retry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -71,7 +73,11 @@ def _listen(settings: ServeSettings) -> socket.socket:
 
 
 class _BoundedProtocol(H11Protocol):
-    """HTTP with a bound on connections and on the time in which a request's head arrives."""
+    """HTTP with a bound on connections and on the time in which a request's head arrives.
+
+    A connection that was refused because the server is full is read again after a moment, so that
+    clients that try again at once do not take the processor from the work that goes on.
+    """
 
     limits = Limits()
     _head_timer: asyncio.TimerHandle | None = None
@@ -97,6 +103,14 @@ class _BoundedProtocol(H11Protocol):
         super().handle_events()
         if self.cycle is not before:
             self._stop_timer()
+
+    def on_response_complete(self) -> None:
+        """Hold back a client that was refused."""
+        refused = self.cycle.scope.get(REFUSED, False)
+        super().on_response_complete()
+        if refused and not self.transport.is_closing():
+            self.flow.pause_reading()
+            self.loop.call_later(_HOLD_SECONDS, self.flow.resume_reading)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
