@@ -155,9 +155,10 @@ class _Lesson:
             iterations=min(_ITERATIONS, self._config.iterations),
             start_scores=self._margins(block) - np.float32(START_BIAS),
         )
-        change = (self._by_feature @ coefficients) * np.float32(self._scaling.slope)
+        change = self._by_feature @ coefficients
         row, column = np.nonzero(np.abs(change) >= _SMALL * self._config.threshold)
-        parts = change[row, column], self._used[row], block[column]
+        values = change[row, column] * np.float32(self._scaling.slope)
+        parts = values, self._used[row], block[column]
         return parts, biases - np.float32(START_BIAS)
 
     def _margins(self, block: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -146,7 +146,8 @@ def _solved(texts: _Texts, positives: Any, prior: Any, config: SparseConfig) -> 
         iterations=config.iterations,
         start_scores=(texts.features @ prior).toarray(),
     )
-    weights = csr_matrix(texts.by_feature @ coefficients) + prior
-    weights.data[np.abs(weights.data) < config.threshold] = 0
-    weights.eliminate_zeros()
-    return LinearScorer(weights, biases)
+    used = np.flatnonzero((np.diff(texts.by_feature.indptr) > 0) | (np.diff(prior.indptr) > 0))
+    weights = texts.by_feature[used] @ coefficients + prior[used].toarray()
+    row, column = np.nonzero(np.abs(weights) >= config.threshold)
+    kept = csr_matrix((weights[row, column], (used[row], column)), prior.shape)
+    return LinearScorer(kept, biases)
