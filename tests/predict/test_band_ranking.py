@@ -8,6 +8,7 @@ import pytest
 from glocal.data.corpus import Corpus
 from glocal.metrics.documents import DocumentScores
 from glocal.predict.band_ranking import Interval, rank_within_bands
+from glocal.predict.report_tables import ranking_table
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_space import LabelSpace
@@ -82,6 +83,17 @@ def test_gold_outside_the_label_space_is_missed():
     assert ranking.scores["nDCG@5"].value == 0.5
     alone, _ = ranked([["new"]])
     assert alone["unseen", "combined", True].scores["nDCG@5"].value == 0.0
+
+
+def test_band_that_the_model_cannot_predict_has_no_value(monkeypatch):
+    monkeypatch.setattr(FixedPredictor, "labels", LabelSpace.build(TRAIN))
+    found, _ = ranked([["a", "nowhere"], ["b"]])
+    unseen = found["unseen", "combined", False]
+    assert unseen.scores == {"nDCG@5": None, "RP@5": None}
+    assert (unseen.n_labels, unseen.n_documents) == (1, 1)
+    shown = [row for row in ranking_table(list(found.values())).rows if row[0] == "unseen"]
+    assert shown[0][-2:] == ("–", "–")
+    assert unseen.to_dict()["scores"]["nDCG@5"] is None
 
 
 def test_a_band_without_gold_is_left_out():

@@ -5,7 +5,7 @@
 - Each band twice: all of its labels compete, and those with gold alone. The second is what is
   published for unseen labels (with gold in dev or test); it is the easier task.
 - Labels of the label space without a training text are the band `unseen`. Gold labels outside the
-  space belong to it and are missed.
+  space belong to it and are missed. A band of which the model knows no label has no value.
 - Every value has a bootstrap interval over the documents.
 """
 
@@ -61,7 +61,8 @@ class BandRanking:
         with_gold: Whether only labels with gold compete.
         n_labels: Number of labels that compete.
         n_documents: Number of documents with a gold label of the band.
-        scores: Values by metric, such as `nDCG@5`.
+        scores: Values by metric, such as `nDCG@5`; None where the model knows no label of the
+            band and so cannot predict any.
     """
 
     band: str
@@ -69,7 +70,7 @@ class BandRanking:
     with_gold: bool
     n_labels: int
     n_documents: int
-    scores: dict[str, Interval]
+    scores: dict[str, Interval | None]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -112,6 +113,11 @@ def rank_within_bands(
         texts = corpus.take(rows)
         for competing in (columns, found_gold):
             known = competing[competing < len(predictor.labels)]
+            if columns.min() >= len(predictor.labels):
+                nothing = dict.fromkeys(f"{metric}@{k}" for metric in _METRICS)
+                counts = competing is found_gold, len(competing), len(rows)
+                rankings.append(BandRanking(name, COMBINED, *counts, nothing))
+                continue
             found = _ranked(predictor, texts, known, k, progress)
             alone = _only(gold[rows], columns)
             rankings += [
@@ -169,6 +175,6 @@ def _only(gold: Any, columns: Ints) -> Any:
     return csr_matrix((gold.data[kept], gold.indices[kept], bounds), shape=gold.shape)
 
 
-def _scores(predictions: Predictions, gold: Any, k: int) -> dict[str, Interval]:
+def _scores(predictions: Predictions, gold: Any, k: int) -> dict[str, Interval | None]:
     judged = judge(predictions.indices, gold)
     return {f"{name}@{k}": Interval.of(metric(judged, k)) for name, metric in _METRICS.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from glocal.metrics.bootstrap import BootstrapResult
 from glocal.metrics.metric_names import MICRO
-from glocal.predict.band_ranking import BandRanking
+from glocal.predict.band_ranking import BandRanking, Interval
 from glocal.predict.evaluation import EvaluationReport
 from glocal.table import Cell, Column, Table, columns
 
@@ -131,7 +131,7 @@ def ranking_table(rankings: Sequence[BandRanking]) -> Table:
     rows = [
         (
             *(r.band, r.part, f"{r.n_labels:,}" + " with gold" * r.with_gold, r.n_documents),
-            *(f"{v.value:.1%} ({v.low:.1%} to {v.high:.1%})" for v in r.scores.values()),
+            *(_interval(value) for value in r.scores.values()),
         )
         for r in rankings
     ]
@@ -143,8 +143,14 @@ def ranking_table(rankings: Sequence[BandRanking]) -> Table:
             *columns("text", *rankings[0].scores),
         ],
         rows,
-        note="with gold: only the labels that some text has are ranked",
+        note="with gold: only the labels that some text has are ranked; –: the model knows none",
     )
+
+
+def _interval(found: Interval | None) -> str:
+    if found is None:
+        return "–"
+    return f"{found.value:.1%} ({found.low:.1%} to {found.high:.1%})"
 
 
 def _counts_line(report: EvaluationReport) -> str:
