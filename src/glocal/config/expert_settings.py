@@ -6,6 +6,14 @@ from dataclasses import dataclass
 
 from glocal.config.option import option
 
+# Languages of Snowball's stemmers.
+LANGUAGES = (
+    "arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "english", "esperanto",
+    "estonian", "finnish", "french", "german", "greek", "hindi", "hungarian", "indonesian", "irish",
+    "italian", "lithuanian", "nepali", "norwegian", "persian", "polish", "portuguese", "romanian",
+    "russian", "serbian", "spanish", "swedish", "tamil", "turkish", "yiddish",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class DocumentConfig:
@@ -121,6 +129,7 @@ class SparseConfig:
         pairs: Also use pairs of neighbouring words as features.
         pieces: Also use pieces of words, four characters long, as features (auto: where texts are
             short).
+        stems: Also use stems of words as features: the language of the texts, or off.
         min_words: Training texts a word must occur in (0: 2, in a small corpus 1).
         min_pairs: Training texts a pair of words must occur in.
         max_words: Largest share of the training texts a word may occur in.
@@ -141,6 +150,7 @@ class SparseConfig:
 
     pairs: bool = True
     pieces: str = option("auto", choices=("auto", "on", "off"))
+    stems: str = option("off", choices=("off", *LANGUAGES))
     min_words: int = option(0, at_least=0)
     min_pairs: int = option(3, at_least=1)
     max_words: float = option(0.3, above=0, at_most=1)

@@ -71,7 +71,9 @@ def words_space(recipe: Recipe, *, has_names: bool) -> tuple[Searched, ...]:
     """Return the searched settings of a recipe's words model; none without the expert `S`."""
     if SPARSE_EXPERT not in recipe.experts:
         return ()
-    return (*WORDS, *(NAMES if has_names else ()))
+    language = recipe.sparse.stems
+    stems = () if language == "off" else (Choice("sparse.stems", ("off", language)),)
+    return (*WORDS, *stems, *(NAMES if has_names else ()))
 
 
 def network_space(recipe: Recipe) -> tuple[Searched, ...]:

@@ -1,7 +1,7 @@
 """The files of a sparse model: JSON, Parquet and npy, nothing that executes.
 
     sparse.json        format version, settings, sizes
-    words-PART.parquet words of a part (`text`, `title`, `pieces`)
+    words-PART.parquet words of a part (`text`, `title`, `pieces`, `stems`)
     pairs-PART.npy     pairs of words, as integers
     idf-PART.npy       their weights
     weights-*.npy      the CSR matrix (features, labels): values, columns, bounds
@@ -68,7 +68,7 @@ def write_model(
         about = {
             "format": FORMAT,
             "config": asdict(config),
-            "parts": [{"name": part.name, "weight": part.weight} for part in vectoriser.parts],
+            "parts": [_about_part(part) for part in vectoriser.parts],
             "n_features": vectoriser.n_features,
             "n_labels": scorer.n_labels,
             "n_groups": 0 if scorer.groups is None else scorer.groups.weights.shape[1],
@@ -159,7 +159,12 @@ def _read_part(source: Path, about: dict[str, Any]) -> Part:
     if not (np.diff(vocabulary.pairs) > 0).all():
         raise ValueError(f"pairs-{name}.npy is not sorted")
     check_range(f"pairs-{name}.npy", vocabulary.pairs, 0, len(words) ** 2)
-    return Part(name, float(about["weight"]), vocabulary)
+    return Part(name, float(about["weight"]), vocabulary, str(about.get("language", "")))
+
+
+def _about_part(part: Part) -> dict[str, Any]:
+    about: dict[str, Any] = {"name": part.name, "weight": part.weight}
+    return {**about, "language": part.language} if part.language else about
 
 
 def _read_groups(source: Path, about: dict[str, Any]) -> LabelGroups | None:

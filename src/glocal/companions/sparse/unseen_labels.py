@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from glocal.companions.sparse.platt import BEST_LABELS, Scaling, fit_scaling
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
-from glocal.companions.sparse.vectoriser import PIECES, Part, Vectoriser
+from glocal.companions.sparse.vectoriser import PIECES, STEMS, Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
 from glocal.log_odds import sigmoid
 
@@ -79,6 +79,8 @@ def _part_rows(part: Part, names: Sequence[str]) -> Any:
     rows = csr_matrix(
         ((1 + np.log(own.counts)) * vocabulary.idf[own.indices], own.indices, own.indptr), shape
     )
+    if part.name == STEMS:
+        return rows
     like = [list(words_like(word, vocabulary)) for word in batch.words]
     row_of = np.repeat(np.arange(len(names)), batch.lengths)
     lengths = np.array([len(features) for features in like], dtype=np.int64)[batch.codes]

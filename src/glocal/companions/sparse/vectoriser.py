@@ -1,6 +1,7 @@
 """TF-IDF features of texts: words and word pairs of the whole text and of its first line.
 
-- Short texts, which share few words, also have pieces of words as features.
+- Short texts, which share few words, also have pieces of words as features; where a language is
+  given, stems of words are features too.
 - The weight of a feature is (1 + ln count) · idf. The features of the whole text are scaled to
   length one, those of the first line to `title_weight`, those of pieces to one, and all together to
   one.
@@ -14,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.spool import WordSpool
+from glocal.companions.sparse.stems import stemmed, stems_of
 from glocal.companions.sparse.threads import ordered_map
 from glocal.companions.sparse.word_features import Counts, Vocabulary, VocabularyBuilder
-from glocal.companions.sparse.words import WordBatch, first_lines, split_pieces, split_words
+from glocal.companions.sparse.words import (
+    WordBatch,
+    first_lines,
+    pieces_of,
+    split_pieces,
+    split_words,
+)
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.progress import StagedProgress
@@ -40,26 +49,34 @@ class Part:
     """A part of every text with its own features.
 
     Args:
-        name: `text`, `title` or `pieces`.
+        name: `text`, `title`, `pieces` or `stems`.
         weight: Length of its features relative to those of the whole text.
         vocabulary: Its features.
+        language: The language of stems; empty for other parts.
     """
 
     name: str
     weight: float
     vocabulary: Vocabulary
+    language: str = ""
 
     def cut(self, texts: Sequence[str] | pa.Array) -> WordBatch:
-        """Return the words (or pieces) of this part of some texts."""
-        return _PARTS[self.name](texts)
+        """Return the words (or pieces, or stems) of this part of some texts."""
+        return _cut(self.name, self.language, texts)
+
+    def features_of(self, word: str) -> list[str]:
+        """Return the pieces, or the stem, of a word."""
+        return stems_of([word], self.language) if self.language else pieces_of(word)
 
 
-TEXT, TITLE, PIECES = "text", "title", "pieces"
-_PARTS: dict[str, Callable[[Sequence[str] | pa.Array], WordBatch]] = {
-    TEXT: split_words,
-    TITLE: lambda texts: split_words(first_lines(texts)),
-    PIECES: split_pieces,
-}
+TEXT, TITLE, PIECES, STEMS = "text", "title", "pieces", "stems"
+
+
+def _cut(part: str, language: str, texts: Sequence[str] | pa.Array) -> WordBatch:
+    if part == PIECES:
+        return split_pieces(texts)
+    batch = split_words(first_lines(texts) if part == TITLE else texts)
+    return stemmed(batch, language) if part == STEMS else batch
 
 
 class Vectoriser:
@@ -98,17 +115,25 @@ class Vectoriser:
             The vectoriser, and the CSR matrix (texts, features) of the corpus, float32.
         """
         config = settled(config, corpus)
-        weights = {TEXT: 1.0, TITLE: config.title_weight, PIECES: float(config.pieces == "on")}
+        language = "" if config.stems == "off" else config.stems
+        weights = {
+            TEXT: 1.0,
+            TITLE: config.title_weight,
+            PIECES: float(config.pieces == "on"),
+            STEMS: float(bool(language)),
+        }
         weights = {name: weight for name, weight in weights.items() if weight}
         with ExitStack() as stack:
             spools = {name: stack.enter_context(closing(WordSpool())) for name in weights}
             builders = {name: VocabularyBuilder(spool) for name, spool in spools.items()}
-            _read_words(corpus, builders, threads=threads, progress=progress)
+            cut = partial(_cut_parts, list(builders), language)
+            _read_words(corpus, builders, cut, threads=threads, progress=progress)
             parts, counted = [], []
             for name, builder in builders.items():
-                chosen = _for_pieces(config) if name == PIECES else config
+                chosen = _without_pairs(config) if name in (PIECES, STEMS) else config
                 vocabulary, features = builder.build(chosen, threads=threads)
-                parts.append(Part(name, weights[name], vocabulary))
+                spoken = language if name == STEMS else ""
+                parts.append(Part(name, weights[name], vocabulary, spoken))
                 counted.append(_counter(vocabulary, features, spools[name], threads))
             vectoriser = cls(parts)
             rows = (vectoriser._weigh(counts) for counts in zip(*counted, strict=True))
@@ -175,20 +200,25 @@ def settled(config: SparseConfig, corpus: Corpus) -> SparseConfig:
     return replace(config, pieces=pieces, min_words=fewest, title_weight=title_weight)
 
 
-def _for_pieces(config: SparseConfig) -> SparseConfig:
+def _without_pairs(config: SparseConfig) -> SparseConfig:
     return replace(config, pairs=False, min_words=max(2, config.min_words))
+
+
+def _cut_parts(parts: Sequence[str], language: str, texts: pa.Array) -> list[WordBatch]:
+    return [_cut(part, language, texts) for part in parts]
 
 
 def _read_words(
     corpus: Corpus,
     builders: dict[str, VocabularyBuilder],
+    cut: Callable[[pa.Array], list[WordBatch]],
     *,
     threads: int,
     progress: StagedProgress | None,
 ) -> None:
     def split(start: int) -> list[WordBatch]:
         texts = corpus.table.column("text").slice(start, BATCH_TEXTS).combine_chunks()
-        return [_PARTS[name](texts) for name in builders]
+        return cut(texts)
 
     done = 0
     report = None if progress is None else progress("reading words")

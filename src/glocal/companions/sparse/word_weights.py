@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.vectoriser import PIECES, TITLE, Part, Vectoriser
-from glocal.companions.sparse.words import first_lines, pieces_of, word_spans
+from glocal.companions.sparse.vectoriser import PIECES, STEMS, TITLE, Part, Vectoriser
+from glocal.companions.sparse.words import first_lines, word_spans
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Contribution:
     Args:
         phrase: The word or pair of words, lower-cased.
         part: `text`; `title` for its additional weight in the first line; `pieces` for the weight
-            of a word's pieces, shared evenly among the words that have a piece.
+            of a word's pieces, shared evenly among the words that have a piece; `stems` likewise.
         weight: Its contribution to the log-odds.
         spans: Its places in the text, as (start, stop) in characters.
     """
@@ -54,7 +54,8 @@ def contributions(
         inside = (row.indices >= offset) & (row.indices < offset + len(part.vocabulary))
         features = (row.indices[inside] - offset).tolist()
         values = dict(zip(features, parts[inside].tolist(), strict=True))
-        found += (_by_word if part.name == PIECES else _by_feature)(part, text, values)
+        by_word = part.name in (PIECES, STEMS)
+        found += (_by_word if by_word else _by_feature)(part, text, values)
         offset += len(part.vocabulary)
     return sorted(found, key=lambda c: (-abs(c.weight), c.phrase))
 
@@ -67,9 +68,9 @@ def _by_feature(part: Part, text: str, values: Mapping[int, float]) -> Iterator[
 
 
 def _by_word(part: Part, text: str, values: Mapping[int, float]) -> Iterator[Contribution]:
-    """Yield the contribution of each word's pieces."""
+    """Yield the contribution of each word's pieces, or of its stem."""
     words = word_spans(text)
-    pieces = [part.vocabulary.word_ids(pieces_of(word)).tolist() for word, _, _ in words]
+    pieces = [part.vocabulary.word_ids(part.features_of(word)).tolist() for word, _, _ in words]
     places = Counter(feature for features in pieces for feature in features)
     weights: dict[str, float] = {}
     spans: dict[str, list[tuple[int, int]]] = {}
