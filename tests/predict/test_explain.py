@@ -193,14 +193,14 @@ def test_the_words_of_long_documents_are_those_of_every_chunk():
 def test_the_evidence_of_a_linear_network_is_exact():
     # The mean of layer 0 against a vector per label: each token adds its product, over T.
     predictor = predictor_of('experts=["D-0"]', "encoder.pooling=mean", "document.pooler=false")
-    reading = TracedReading(predictor, "red cat dog")
+    reading = TracedReading(predictor, "red cat dog " * 11)
     evidence = reading.evidence("D-0", reading.logits([3])["D-0"][0, 0], 3)
     (found,), (expert,) = reading.embeddings, predictor.system.experts
     embedded = found.layer
     products = (embedded[0] @ expert.weight[3] / embedded.shape[1]).tolist()
     expected = reading.places.weigh(zip(reading.offsets, products, strict=True))
     assert evidence == pytest.approx(expected, abs=1e-6)
-    assert np.abs(evidence).min() > 0
+    assert np.abs(evidence[:7]).min() > 0  # the words the encoder reads
 
 
 def test_explanations_are_plain_values(predictor):
@@ -211,13 +211,44 @@ def test_explanations_are_plain_values(predictor):
 
 @pytest.mark.parametrize("overrides", [(), ("candidates.mode=shortlist",)])
 def test_a_text_is_encoded_once(monkeypatch, overrides):
-    predictor, calls = predictor_of(*overrides), []
+    predictor, sizes = predictor_of(*overrides), []
     forward = Encoder.forward
     monkeypatch.setattr(
-        Encoder, "forward", lambda *args, **options: calls.append(1) or forward(*args, **options)
+        Encoder,
+        "forward",
+        lambda self, ids, *args, **options: (
+            sizes.append(len(ids)) or forward(self, ids, *args, **options)
+        ),
     )
-    predictor.explain("the red cat", k=3)
-    assert len(calls) == 1
+    predictor.explain("the red cat " * 20, k=3)
+    assert sizes == [1]
+    predictor.explain("the red cat", k=3)  # a short one also without each of its words, at once
+    assert sizes == [1, 1, 3]
+
+
+@pytest.mark.parametrize("expert", ["D-last", "A-1"])
+def test_words_of_a_short_text_weigh_what_the_log_odds_lose_without_them(predictor, expert):
+    compared = 0
+    for colour, animal in itertools.product(["red", "blue"], ["cat", "owl", "pig"]):
+        text, rest = f"the {colour} {animal}", [f"{colour} {animal}", f"the {animal}"]
+        (tag,) = predictor.explain(text, k=1)
+        found = predictor.predict(
+            [text, *rest, f"the {colour}"],
+            k=1,
+            candidates=np.full((4, 1), predictor.labels.index[tag.id]),
+            per_expert=True,
+            calibrated=False,
+        )
+        odds = log_odds(found.experts[expert].scores[:, 0])
+        lost = np.maximum(odds[0] - odds[1:], 0)
+        if not lost.any():
+            continue
+        shares = dict(zip(text.split(), (lost / lost.sum()).tolist(), strict=True))
+        for span in tag.spans_of(expert):
+            expected = sum(shares[word] for word in span.text.split())
+            assert span.weight == pytest.approx(expected, abs=0.01)
+            compared += 1
+    assert compared
 
 
 def test_predictions_of_other_threads_are_not_traced(predictor):

@@ -282,7 +282,7 @@ class Predictor:
         """Return the best labels of a text, each expert's contribution and the words behind each.
 
         Args:
-            text: The text to tag; it is encoded once.
+            text: The text to tag; it is encoded once, a short one also without each of its words.
             k: Number of labels.
             words: Words per label and expert at most; neighbouring words become one phrase.
             labels: Ids of the labels to explain, in place of the k best.

@@ -1,9 +1,12 @@
 """How far each word of a text speaks for a label, by each expert, from one reading of the text.
 
-- networks (`D`, `A`, `R`, label clusters): gradient × input. The label's log-odds are followed back
-  through the encoder to the embeddings of the tokens (layer 0, or the tokens' own vectors where the
-  encoder goes on from these); a word's evidence is the sum over its tokens of embedding times
-  gradient, the first-order change of the log-odds if it were not there;
+- networks (`D`, `A`, `R`, label clusters): a text of few words is read again without each of them,
+  in one batch, and a word's evidence is what the log-odds lose. For longer texts, and where they
+  lose nothing without any word, gradient × input:
+  the label's log-odds are followed back through the encoder to the embeddings of the tokens (layer
+  0, or the tokens' own vectors where the encoder goes on from these); a word's evidence is the sum
+  over its tokens of embedding times gradient, the first-order change of the log-odds if it were not
+  there;
 - words (`S`): the model is linear, so its weights are the evidence;
 - teacher (`T`): votes of similar texts have no gradient; the text is compared again without each
   word, or part of a long text, and the evidence is what the log-odds lose.
@@ -15,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,6 +30,7 @@ from glocal.encoders.encoder import Embedded, Features, trace_embeddings
 from glocal.experts.expert import Expert
 from glocal.experts.sparse import SparseExpert
 from glocal.experts.teacher import TeacherExpert
+from glocal.predict.collate import collate
 from glocal.predict.text_reading import Evidence, TextReading
 from glocal.ranking.document_ranker import RankRequest
 from glocal.ranking.ranker import Ranker
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor
 
 _PARTS = 64  # parts of a text that are left out in turn
+_FEW_WORDS = 32  # words up to which a text is read again without each of them
 
 
 class TracedReading(TextReading):
@@ -93,7 +99,26 @@ class TracedReading(TextReading):
             return self._word_weights(label)
         if kind is TeacherExpert:
             return self._left_out(name, float(logit.detach()), label)
+        if 0 < len(self.places) <= _FEW_WORDS:
+            lost = self._without_each_word(name, float(logit.detach()), label)
+            if (lost > 0).any():
+                return lost
         return self._gradients(logit)
+
+    def _without_each_word(self, name: str, logit: float, label: int) -> Evidence:
+        """Return what the log-odds lose without each word."""
+        labels = torch.full((len(self.places), 1), label, device=self._device)
+        with torch.no_grad(), self.autocast():
+            without = self.system.expert_logits(self._shortened, labels)[name]
+        return logit - without[:, 0].double().cpu().numpy()
+
+    @cached_property
+    def _shortened(self) -> Any:
+        """The text without each of its words, read at once."""
+        texts = [self.places.without([word]) for word in range(len(self.places))]
+        batch = collate(self.predictor, texts)(np.arange(len(texts))).to(self._device)
+        with torch.no_grad(), self.autocast():
+            return self.system.prepare(batch)
 
     @property
     def _device(self) -> torch.device:
