@@ -143,3 +143,24 @@ def test_other_names_count_as_the_name():
     labels = LabelSpace.build(train, table=table, score_unseen=True)
     model = SparseModel.fit(train, labels, SparseConfig(min_words=1, max_words=1.0))
     assert [part.phrase for part in model.explain("cod milk", 2)][:1] == ["cod"]
+
+
+def test_relatives_tell_the_subject_of_a_name():
+    # "bank" is a label of two subjects; texts with either's other labels show which one is meant.
+    money, river = ["loan", "interest"], ["water", "fish"]
+    texts = [f"on {a} and {b} number{i}" for i in range(8) for a, b in (money, river)]
+    train = Corpus.from_texts(texts, [["loans"], ["fishes"]] * 8)
+    table = LabelTable(
+        ["loans", "fishes", "m", "r", "x", "y"],
+        ["lending", "swimming", "finance", "nature", "bank", "bank"],
+        parents=[("m",), ("r",), (), (), ("m",), ("r",)],
+    )
+    labels = LabelSpace.build(train, table=table, score_unseen=True)
+    model = SparseModel.fit(train, labels, SparseConfig(min_words=1, max_words=1.0))
+    of_money, of_river = labels.index["x"], labels.index["y"]
+    assert log_odds(model, "a bank gives a loan with interest", of_money) > log_odds(
+        model, "a bank gives a loan with interest", of_river
+    )
+    assert log_odds(model, "fish in the water near the bank", of_river) > log_odds(
+        model, "fish in the water near the bank", of_money
+    )

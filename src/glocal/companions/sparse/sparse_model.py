@@ -40,6 +40,7 @@ from glocal.errors import DataError, ModelError, Remedy
 from glocal.log_odds import sigmoid
 from glocal.progress import StagedProgress
 from glocal.vocabulary.label_change import LabelChange
+from glocal.vocabulary.label_families import label_families
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_text import name_forms, telling_name
 
@@ -132,7 +133,13 @@ class SparseModel:
             if (np.diff(gold.tocsc().indptr) == 0).any():
                 features, own = _together(features, held_out[0], kept, held), gold
             scorer, names = score_unseen(
-                scorer, vectoriser, name_forms(labels), features, own, seed=seed
+                scorer,
+                vectoriser,
+                name_forms(labels),
+                features,
+                own,
+                families=label_families(labels),
+                seed=seed,
             )
         memory = TrainingMemory(margins, names, len(train), sample)
         return cls(vectoriser, scorer, config, memory)

@@ -3,6 +3,8 @@
 - A label's features are the words and word pairs of its names, and words that differ from one of
   them only in their last letters (`fishery`, `fisheries`), as in any inflected language. Pieces of
   words are not used: similar spelling is too little evidence for such a label.
+- Where labels have a hierarchy, the mean text of a label's relatives (its parents, its children and
+  their other children) is added to its name: it tells the subject that the name belongs to.
 - The calibration comes from the rarest labels that have texts, treated as if they had none: how
   often a name match of a given strength was right gives slope and shift (Platt).
 - A label without texts is rarer still. By Good and Turing's estimate all such labels together occur
@@ -17,15 +19,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.label_profiles import label_profiles
 from glocal.companions.sparse.platt import BEST_LABELS, Scaling, fit_scaling
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
-from glocal.companions.sparse.vectoriser import PIECES, STEMS, Part, Vectoriser
+from glocal.companions.sparse.vectoriser import PIECES, STEMS, TITLE, Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
 from glocal.log_odds import sigmoid
 
@@ -38,6 +41,9 @@ CALIBRATION_TEXTS = 8192
 CHUNK_CELLS = 4_000_000
 FEWEST_HITS = 10  # with fewer, the rare labels are not informative
 USUAL_SLOPE = 10.0
+TITLE_SHARE = 0.3  # weight of a name in the first line, relative to that of other words there
+RELATIVES = 0.16  # length of the relatives' mean text beside a name of length one
+RELATIVES_THRESHOLD = 0.02  # smaller values of the mean text are dropped
 
 
 def words_like(word: str, vocabulary: Vocabulary) -> Iterator[int]:
@@ -62,7 +68,10 @@ def name_features(vectoriser: Vectoriser, names: Sequence[str]) -> Any:
     """
     from scipy.sparse import hstack
 
-    parts = [part.weight * _unit_rows(_part_rows(part, names)) for part in vectoriser.parts]
+    parts = [
+        part.weight * (TITLE_SHARE if part.name == TITLE else 1.0) * _unit_rows(rows)
+        for part, rows in ((part, _part_rows(part, names)) for part in vectoriser.parts)
+    ]
     return _unit_rows(hstack(parts, format="csr")).astype(np.float32).T.tocsc()
 
 
@@ -106,9 +115,10 @@ def score_unseen(
     features: Any,
     gold: Any,
     *,
+    families: Any = None,
     seed: int = 0,
 ) -> tuple[LinearScorer, Scaling]:
-    """Give labels without a training text the weights of their names.
+    """Give labels without a training text the weights of their names and relatives.
 
     Args:
         scorer: Calibrated scorer of all labels; labels without texts have no weights.
@@ -116,6 +126,7 @@ def score_unseen(
         names: Name of every label, empty for none.
         features: (n, F) CSR matrix of training texts.
         gold: (n, L) CSR matrix of their labels.
+        families: (families, L) CSR matrix of the families of labels; None for no hierarchy.
         seed: Random seed of the texts and labels used.
 
     Returns:
@@ -126,7 +137,8 @@ def score_unseen(
     unseen = np.flatnonzero(counts == 0)
     rng = np.random.default_rng([seed, 2])
     texts = np.sort(rng.permutation(features.shape[0])[:CALIBRATION_TEXTS])
-    slope, shift = _scaling(vectoriser, names, features[texts], gold[texts], counts, rng=rng)
+    evidence = _Evidence(vectoriser, names, features, gold, families)
+    slope, shift = _scaling(evidence, texts, counts, rng=rng)
     # Without evidence a label without texts must not rank above one that has some.
     lowest = min(shift, float(scorer.biases[counts > 0].min(initial=shift)))
     scaling = Scaling(slope, lowest)
@@ -134,12 +146,7 @@ def score_unseen(
         return scorer, scaling
     from scipy.sparse import csr_matrix
 
-    named, expected = name_scores(
-        vectoriser,
-        [names[label] for label in unseen.tolist()],
-        Scaling(slope, shift),
-        features[texts],
-    )
+    named, expected = _scored(evidence.of(unseen), Scaling(slope, shift), features[texts])
     expected *= features.shape[0] / len(texts)
     biases = scorer.biases.copy()
     biases[unseen] = lowest - np.log1p(expected)
@@ -164,30 +171,62 @@ def name_scores(
     Returns:
         (F, names) float32 CSR matrix, and (names,) numbers of texts.
     """
-    named = name_features(vectoriser, names).tocsr()
-    named *= np.float32(scaling.slope)
-    scorer = LinearScorer(named, _constant(scaling.shift, len(names)))
-    return named, _expected_texts(scorer, features)
+    return _scored(name_features(vectoriser, names).tocsr(), scaling, features)
+
+
+def _scored(own: Any, scaling: Scaling, features: Any) -> tuple[Any, NDArray[np.float64]]:
+    """Return the weights of evidence (F, k), and the texts expected to have each label."""
+    weights = own * np.float32(scaling.slope)
+    scorer = LinearScorer(weights, _constant(scaling.shift, own.shape[1]))
+    return weights, _expected_texts(scorer, features)
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """What is known of labels without looking at their own texts; see `score_unseen`."""
+
+    vectoriser: Vectoriser
+    names: Sequence[str]
+    features: Any
+    gold: Any
+    families: Any
+
+    def of(self, labels: NDArray[np.int64]) -> Any:
+        """Return (F, k) the features of labels' names, and of the texts of their relatives."""
+        own = name_features(self.vectoriser, [self.names[label] for label in labels.tolist()])
+        if self.families is None or not self.families.shape[0]:
+            return own.tocsr()
+        return (own + np.float32(RELATIVES) * self._relatives(labels)).tocsr()
+
+    def _relatives(self, labels: NDArray[np.int64]) -> Any:
+        """Return (F, k) the mean texts of the relatives of labels, without the labels' own."""
+        from scipy.sparse import diags
+
+        counts = np.bincount(self.gold.indices, minlength=self.gold.shape[1])
+        each = self.gold @ diags((1 / np.maximum(counts, 1)).astype(np.float32))  # labels alike
+        texts = (each @ self.families.T) @ self.families[:, labels]  # (n, k)
+        texts = texts - texts.multiply(self.gold[:, labels] > 0)
+        return label_profiles(
+            self.features, texts.tocsr(), threshold=RELATIVES_THRESHOLD, threads=1
+        )
 
 
 def _scaling(
-    vectoriser: Vectoriser,
-    names: Sequence[str],
-    features: Any,
-    gold: Any,
+    evidence: _Evidence,
+    texts: NDArray[np.int64],
     counts: NDArray[np.int64],
     *,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """Return slope and shift of name matches, fitted on rare labels with a name and texts."""
+    """Return slope and shift of the evidence, fitted on rare labels with a name and texts."""
+    features, gold = evidence.features[texts], evidence.gold[texts]
     usual = USUAL_SLOPE, math.log(0.5 / (features.shape[0] + 1))
-    named = np.array([bool(name) for name in names])
+    named = np.array([bool(name) for name in evidence.names])
     rare = rng.permutation(np.flatnonzero((counts > 0) & (counts <= RARE_TEXTS) & named))
     rare = np.sort(rare[:RARE_LABELS])
     if not len(rare):
         return usual
-    own = name_features(vectoriser, [names[label] for label in rare.tolist()]).tocsr()
-    likeness = LinearScorer(own, _constant(0.0, len(rare)))
+    likeness = LinearScorer(evidence.of(rare), _constant(0.0, len(rare)))
     best, scores = top_labels(likeness, features, BEST_LABELS)
     there = (best >= 0) & (scores > 0)
     rows = np.repeat(np.arange(len(best)), there.sum(axis=1))
@@ -205,11 +244,13 @@ def _scaling(
 
 def _expected_texts(scorer: LinearScorer, features: Any) -> NDArray[np.float64]:
     """Return (L,) the texts expected to have each label by its name, beyond chance."""
-    chance = sigmoid(scorer.biases.astype(np.float64))
     total = np.zeros(scorer.n_labels)
     size = max(1, CHUNK_CELLS // max(1, scorer.n_labels))
+    chance = None
     for start in range(0, features.shape[0], size):
         scores = scorer.scores(features[start : start + size]).astype(np.float64)
+        if chance is None:  # of a text that is not about the label, as most are not
+            chance = sigmoid(np.median(scores, axis=0))
         total += (sigmoid(scores) - chance).sum(axis=0)
     return np.maximum(total, 0.0)
 
