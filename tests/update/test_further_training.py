@@ -13,8 +13,8 @@ from glocal.errors import DataError, ModelError
 from glocal.predict.predictor import Predictor
 from glocal.storage.integrity import model_integrity
 from glocal.storage.model_directory import load_model, read_history, read_labels
-from glocal.update import further_training
 from glocal.update.further_training import continue_training
+from glocal.vocabulary import label_change
 from glocal.vocabulary.label_table import LabelTable
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.train.runs import train as train_tiny
@@ -133,9 +133,13 @@ def test_further_trainings_follow_one_another(words):
 def test_correction_replaces_the_labels_of_a_training_text(words):
     text = TRAIN.texts()[0]
     corrected = Corpus.from_texts([text], [["bird"]])
-    kept = further_training._without(TRAIN, corrected)
-    assert len(kept) < len(TRAIN)
-    assert text not in kept.texts()
+    labels = read_labels(words)
+    change = label_change.continued(labels, corrected, train=TRAIN)
+    assert text not in change.train.texts()
+    new = LabelTable(["bird"], ["bird"])
+    change = label_change.added(labels, new, examples=corrected, train=TRAIN)
+    assert text not in change.train.texts()
+    assert len(label_change.added(labels, new, train=TRAIN).train) == len(TRAIN)
 
 
 def test_memory_of_the_model_is_needed_or_texts(tmp_path, monkeypatch):

@@ -20,7 +20,6 @@ import numpy as np
 
 from glocal.companions.companion_list import Companions
 from glocal.data.corpus import Corpus
-from glocal.data.duplicates import text_keys
 from glocal.predict.predictor import Predictor
 from glocal.ranking.document_ranker import DocumentRanker
 from glocal.ranking.words_ranker import WordsRanker
@@ -124,11 +123,10 @@ def continue_training(
     if elsewhere:
         check_target(target, resume=False, overwrite=overwrite)
     model = load_model(path)
-    train = None if train is None else _without(train, texts)
     change = label_change.continued(model.labels, texts, table=label_table, train=train)
     new = tuple(change.after.ids[len(model.labels) :])
     listener.on_message(f"{len(texts):,} texts to learn, {len(new):,} new labels")
-    report = _Report(model, change, {"added": texts, "dev": dev, "train": train}, device)
+    report = _Report(model, change, {"added": texts, "dev": dev, "train": change.train}, device)
     changed = _continued(Path(path), model, change, device=device, listener=listener)
     if dev is not None:
         changed = _fitted(changed, dev, device)
@@ -143,12 +141,6 @@ def continue_training(
     rewrite_model(path, changed, change=entry, out=target if elsewhere else None)
     seconds = time.monotonic() - started
     return FurtherTraining(target, len(texts), new, seconds, tuple(changes))
-
-
-def _without(train: Corpus, texts: Corpus) -> Corpus:
-    """Return the training texts that are not among others: a correction replaces the old labels."""
-    same = np.isin(text_keys(train, near=False), text_keys(texts, near=False))
-    return train.take(np.flatnonzero(~same))
 
 
 def _continued(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.data.corpus import Corpus
+from glocal.data.duplicates import text_keys
 from glocal.errors import DataError, did_you_mean
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelEntry, LabelTable
@@ -96,7 +97,16 @@ def added(
         [*labels.notations, *table.notations],
         labels.n_added + len(table),
     )
-    return LabelChange(labels, after, _shares(labels, range(len(labels))), examples, train)
+    columns = _shares(labels, range(len(labels)))
+    return LabelChange(labels, after, columns, examples, _others(train, examples))
+
+
+def _others(train: Corpus | None, examples: Corpus | None) -> Corpus | None:
+    """Return the training texts that are not among the examples, whose labels replace theirs."""
+    if train is None or examples is None:
+        return train
+    same = np.isin(text_keys(train, near=False), text_keys(examples, near=False))
+    return train.take(np.flatnonzero(~same))
 
 
 def continued(
@@ -121,7 +131,10 @@ def continued(
     known = LabelTable([], []) if table is None else table
     entries = [known.get(id_) or LabelEntry(id_, id_) for id_ in ids]
     change = added(
-        labels, LabelTable.from_entries(entries, source=examples.source), examples=examples
+        labels,
+        LabelTable.from_entries(entries, source=examples.source),
+        examples=examples,
+        train=train,
     )
     counts = _counts(labels.ids, examples)
     if not counts.any() and not ids:
@@ -133,7 +146,7 @@ def continued(
     after.counts[: len(labels)] += counts
     # From now on all labels are trained alike.
     after = replace(after, n_documents=after.n_documents + len(examples), n_added=0)
-    return replace(change, after=after, train=train, continues=True)
+    return replace(change, after=after, continues=True)
 
 
 def removed(labels: LabelSpace, ids: Sequence[str]) -> LabelChange:
