@@ -1,6 +1,7 @@
 """The presets on the command line: their list, a budget, and a model of several members."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -31,14 +32,22 @@ def test_presets_come_first_with_when_to_use_them(run):
     assert recipe_names()[: len(PRESETS)] == list(PRESETS)
     lines = run("recipes").stdout.splitlines()
     starts = [line.split()[0] for line in lines if line[2:3].isalpha()]
-    assert starts[:6] == ["preset", *PRESETS, "recipe"]
+    assert starts[:7] == ["preset", *PRESETS, "recipe"]
     assert any("fast" in line and "no GPU" in line for line in lines)
 
 
-def test_best_is_balanced_three_times():
-    balanced, best = load_recipe("balanced"), load_recipe("best")
-    assert (best.experts, best.train.epochs) == (balanced.experts, balanced.train.epochs)
-    assert best.train.members == 3
+def test_large_is_balanced_on_a_larger_encoder_and_best_is_large_three_times():
+    balanced, large, best = (load_recipe(name) for name in ("balanced", "large", "best"))
+    assert (large.experts, large.labels) == (balanced.experts, balanced.labels)
+    assert large.encoder.name == "mpnet"
+    assert (best.encoder, best.train) == (large.encoder, replace(large.train, members=3))
+
+
+def test_a_missing_encoder_is_named_before_anything_is_trained(run, files, tmp_path):
+    result = run("train", files.train, "--recipe", "large", "--out", tmp_path / "m")
+    assert result.exit_code == 1
+    assert "glocal encoders get mpnet" in result.stderr
+    assert not (tmp_path / "m").exists()
 
 
 def test_members_are_counted(best):

@@ -43,8 +43,8 @@ SPEED = Speed(
         (situation(budget=MARGIN * 715.1), AUTO, ("balanced", 7, 1)),
         (situation(budget=MARGIN * 2000), AUTO, ("balanced", 9, 1)),
         (situation(budget=MARGIN * 2724), AUTO, ("balanced", 9, 1)),
-        (situation(budget=MARGIN * 2726), AUTO, ("best", 9, 3)),
-        (situation(budget=86_400), AUTO, ("best", 9, 3)),
+        (situation(budget=MARGIN * 2726), AUTO, ("balanced", 9, 3)),
+        (situation(budget=86_400), AUTO, ("balanced", 9, 3)),
         # the user's word wins
         (situation(), Wish(False, 2, 2, 0), ("balanced", 2, 1)),
         (situation(budget=900), Wish(False, 0, 9, 3), ("fast", 0, 1)),

@@ -14,7 +14,8 @@ from glocal.table import Table, columns
 WHEN = {
     "fast": "no GPU, or an answer within minutes",
     "balanced": "a GPU, or hours on a CPU",
-    "best": "highest accuracy, about 3× the cost",
+    "large": "a GPU; first run `glocal encoders get mpnet`",
+    "best": "highest accuracy, about 3× the cost of large",
     "auto": "chooses one of these for you; give a --budget if time is short",
 }
 

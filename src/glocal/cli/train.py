@@ -77,8 +77,8 @@ def train(
     compressed (gz, bz2, xz, zst), or the name of a built-in set such as icd10cm:train. Several
     files, or a pattern such as 'part-*.jsonl', are joined into one training set.
 
-    The recipes fast, balanced and best are presets; auto chooses one of them for the data, the
-    machine and --budget, and prints its choice.
+    The recipes fast, balanced, large and best are presets; auto chooses fast or balanced for the
+    data, the machine and --budget, and prints its choice.
 
     With --from and --add a trained model learns further texts in a fraction of the time. FILE is
     then the texts it was trained on, or some of them, so that it forgets nothing; a model of words

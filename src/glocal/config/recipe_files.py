@@ -18,7 +18,13 @@ from glocal.config.settings import Recipe
 from glocal.errors import ConfigError, no_such
 
 _PACKAGE = "glocal.recipes"
-PRESETS = ("fast", "balanced", "best", "auto")  # from fastest to slowest, then the automatic choice
+PRESETS = (
+    "fast",
+    "balanced",
+    "large",
+    "best",
+    "auto",
+)  # from fastest to slowest, then the automatic choice
 
 
 def recipe_names() -> list[str]:
@@ -27,7 +33,7 @@ def recipe_names() -> list[str]:
     Example:
         >>> from glocal import recipe_names
         >>> recipe_names()[:4]
-        ['fast', 'balanced', 'best', 'auto']
+        ['fast', 'balanced', 'large', 'best', 'auto']
     """
     return [*PRESETS, *(name for name in toml_names(_PACKAGE) if name not in PRESETS)]
 

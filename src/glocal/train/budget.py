@@ -20,7 +20,7 @@ from glocal.progress import Progress
 FEWEST_EPOCHS = 3  # passes below which new label vectors are too raw to add to the sparse expert
 MARGIN = 1.2  # a run may take this much longer than its estimate
 PATIENCE = 120.0  # seconds on a CPU where no budget is given
-MEMBERS = 3  # members of the preset `best`
+MEMBERS = 3  # members where the budget has room for them
 _SEEN = 0.1  # share of a stage's work that is done before its time is extrapolated
 
 
@@ -96,7 +96,7 @@ class Choice:
     """The decision.
 
     Attributes:
-        preset: `fast`, `balanced` or `best`; empty where the recipe names its experts.
+        preset: `fast` or `balanced`; empty where the recipe names its experts.
         epochs: Passes over the texts; 0 without an encoder.
         members: Number of members.
         seconds: Estimated seconds from now to the end.
@@ -133,7 +133,7 @@ def choose(situation: Situation, speed: Speed | str, wish: Wish) -> Choice:
     enough = fits and (wish.epochs or epochs >= min(FEWEST_EPOCHS, wish.ceiling))
     if not wish.experts and not enough:
         return Choice("fast", 0, 1, 0.0, (*lines, *_without_encoder(speed, wish)))
-    preset = "" if wish.experts else "best" if members > 1 else "balanced"
+    preset = "" if wish.experts else "balanced"
     lines += _with_encoder(preset, max(1, epochs), members, total)
     if not fits:
         lines.append("this is more than the budget allows, and the least that was asked for")
