@@ -142,3 +142,24 @@ def test_model_of_a_newer_format(run, model, files, tmp_path):
     assert result.exit_code == 1
     assert "format 99" in result.stderr
     assert "pip install -U glocal" in result.stderr
+
+
+def test_shared_task_scores_by_group(run, model, files, tmp_path):
+    rows = [json.loads(line) for line in files.test.read_text().splitlines()]
+    for place, row in enumerate(rows):
+        row["kind"] = ["book", "article"][place % 2]
+    path = write_jsonl(tmp_path / "kinds.jsonl", rows)
+    options = ["--shared-task", "--group-field", "kind"]
+    report = json.loads(run("eval", model, path, *options, "--json").stdout)
+    assert [row["group"] for row in report["shared_task"]] == ["all", "article", "book"]
+    assert report["shared_task"][0]["recall"]["5"] == pytest.approx(
+        report["scores"]["combined"]["R@5"]
+    )
+    assert "mean R@5–50" in run("eval", model, path, "--shared-task").stdout
+
+
+def test_a_group_field_needs_the_shared_task(run, model, models, files):
+    result = run("eval", model, files.test, "--group-field", "kind")
+    assert "--group-field needs --shared-task" in result.stderr
+    result = run("eval", *models, files.test, "--shared-task")
+    assert "--shared-task takes one model" in result.stderr

@@ -22,12 +22,14 @@ from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from glocal.data.corpus import Corpus
     from glocal.metrics.bootstrap import BootstrapResult
     from glocal.predict.band_ranking import BandRanking
     from glocal.predict.evaluation import EvaluationReport
+    from glocal.predict.shared_task import SharedTaskScores
 
 app = typer.Typer()
 
@@ -61,6 +63,14 @@ def evaluate(
     more_gold: Annotated[
         str | None, option("Texts of another split, whose labels also compete within bands.")
     ] = None,
+    shared_task: Annotated[
+        bool,
+        option("Also give mean recall over k = 5 … 50 and F1@5, as shared tasks and Annif do."),
+    ] = False,
+    group_field: Annotated[
+        str | None,
+        option("Field whose values group the texts for --shared-task.", metavar="NAME"),
+    ] = None,
     as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
@@ -72,14 +82,16 @@ def evaluate(
     """
     ks = parse_ks(k)
     models, file = split_models_and_file(paths, command="eval", most=2)
-    if within_bands and len(models) > 1:
-        raise ConfigError(
-            "--within-bands takes one model, and two are given; evaluate them one by one"
-        )
-    if more_gold and not within_bands:
-        raise ConfigError("--more-gold needs --within-bands; add it, or leave out --more-gold")
+    _check_options(
+        len(models),
+        within_bands=within_bands,
+        shared_task=shared_task,
+        group_field=group_field,
+        more_gold=more_gold,
+    )
 
     from glocal.predict.report_tables import comparison_table, ranking_table
+    from glocal.predict.shared_task import shared_task_table
     from glocal.vocabulary import bands as label_bands
 
     options: dict[str, Any] = {
@@ -94,23 +106,55 @@ def evaluate(
         "k": max(ks),
         "more_gold": read_file(more_gold, **reading) if more_gold else None,
     }
-    reports, comparison = _evaluate(models, corpus, options, device=device, batch_size=batch_size)
+    groups = read_file(file, **{**reading, "id_field": group_field}).ids if group_field else None
+    reports, comparison, shared = _evaluate(
+        models,
+        corpus,
+        options,
+        groups=groups if shared_task else (),
+        device=device,
+        batch_size=batch_size,
+    )
     rankings: list[BandRanking] = []
     if within_bands:
         rankings = _rank(models[0], corpus, ranking, device=device, batch_size=batch_size)
+    further: dict[str, tuple[list[Any], Any]] = {
+        "within_bands": (rankings, ranking_table),
+        "shared_task": (shared, shared_task_table),
+    }
     if as_json:
-        result = _as_dict(reports, comparison)
-        if within_bands:
-            result["within_bands"] = [ranking.to_dict() for ranking in rankings]
-        console.print_json(result)
+        listed = {name: [row.to_dict() for row in rows] for name, (rows, _) in further.items()}
+        filled = {name: rows for name, rows in listed.items() if rows}
+        console.print_json({**_as_dict(reports, comparison), **filled})
         return
     if comparison is not None:
         title = f"{models[1]} minus {models[0]}"
         console.stdout().print(comparison_table(comparison.items(), title))
     for path, report in reports.items():
         print_report(report, title=path)
-    if rankings:
-        console.stdout().print(ranking_table(rankings))
+    for rows, table in further.values():
+        if rows:
+            console.stdout().print(table(rows))
+
+
+def _check_options(
+    n_models: int,
+    *,
+    within_bands: bool,
+    shared_task: bool,
+    group_field: str | None,
+    more_gold: str | None,
+) -> None:
+    """Refuse options that do not go together, before anything is read."""
+    for name, given in (("--within-bands", within_bands), ("--shared-task", shared_task)):
+        if given and n_models > 1:
+            raise ConfigError(
+                f"{name} takes one model, and two are given; evaluate them one by one"
+            )
+    if group_field and not shared_task:
+        raise ConfigError("--group-field needs --shared-task; add it, or leave out --group-field")
+    if more_gold and not within_bands:
+        raise ConfigError("--more-gold needs --within-bands; add it, or leave out --more-gold")
 
 
 def _rank(
@@ -130,13 +174,23 @@ def _rank(
 
 
 def _evaluate(
-    models: list[Path], corpus: Corpus, options: dict[str, Any], *, device: str, batch_size: int
-) -> tuple[dict[str, EvaluationReport], dict[str, BootstrapResult] | None]:
+    models: list[Path],
+    corpus: Corpus,
+    options: dict[str, Any],
+    *,
+    groups: Sequence[str] | None,
+    device: str,
+    batch_size: int,
+) -> tuple[dict[str, EvaluationReport], dict[str, BootstrapResult] | None, list[SharedTaskScores]]:
+    """Return the reports, the comparison of two models, and the scores of shared tasks.
+
+    Without groups (None) these are of all texts together; they are left out where groups are ().
+    """
     if len(models) == 2:
         from glocal.predict.model_comparison import compare_models
 
         with console.progress_bar("evaluating") as progress:
-            return compare_models(
+            reports, comparison = compare_models(
                 models,
                 corpus,
                 options=options,
@@ -144,12 +198,18 @@ def _evaluate(
                 batch_size=batch_size,
                 progress=progress,
             )
+        return reports, comparison, []
     from glocal.predict.predictor import Predictor
 
     predictor = Predictor.load(models[0], device=device, batch_size=batch_size)
     with console.progress_bar("evaluating") as progress:
-        report = predictor.evaluate(corpus, progress=progress, **options)
-    return {str(models[0]): report}, None
+        found = predictor.predict_for_report(corpus, ks=options["ks"], progress=progress)
+    report, shared = predictor.report(found, corpus, **options), []
+    if groups != ():
+        from glocal.predict.shared_task import shared_task_scores
+
+        shared = shared_task_scores(found, predictor.labels.encode(corpus), groups)
+    return {str(models[0]): report}, None, shared
 
 
 def print_report(report: EvaluationReport, *, title: str) -> None:

@@ -1,9 +1,9 @@
-"""P@k, nDCG@k, R@k and RP@k, document by document.
+"""P@k, nDCG@k, R@k, RP@k and F1@k, document by document.
 
 An empty slot, and every slot beyond the predictions' width, is a miss. With g gold labels and h
 hits among the first k predictions:
 
-    P@k = h / k          R@k = h / g          RP@k = h / min(k, g)
+    P@k = h / k          R@k = h / g          RP@k = h / min(k, g)          F1@k = 2h / (k + g)
     nDCG@k = Σ_{hits at rank r ≤ k} 1/log2(r + 1)  /  Σ_{r ≤ min(k, g)} 1/log2(r + 1)
 """
 
@@ -71,6 +71,11 @@ def recall_at_k(judged: Judged, k: int) -> DocumentScores:
 def r_precision_at_k(judged: Judged, k: int) -> DocumentScores:
     """Return R-precision cut at k: hits over the largest possible number of hits."""
     return DocumentScores.mean(_hits_within(judged, k) / np.minimum(judged.gold.sizes, k))
+
+
+def f1_at_k(judged: Judged, k: int) -> DocumentScores:
+    """Return the harmonic mean of the precision and the recall of the first k predictions."""
+    return DocumentScores.mean(2 * _hits_within(judged, k) / (k + judged.gold.sizes))
 
 
 def ndcg_at_k(judged: Judged, k: int) -> DocumentScores:
