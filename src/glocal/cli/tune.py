@@ -36,7 +36,7 @@ def tune(
     device: Device = "auto",
     reading: Reading,
 ) -> None:
-    """Search the settings of a recipe and write the best ones as a recipe.
+    """Search for the best settings of a recipe on dev.
 
     First the learning rates of a network are searched, if the recipe has one, then the settings of
     the words model, for which the network is not trained again. The same command continues an
