@@ -65,7 +65,10 @@ def evaluate(
     ] = None,
     shared_task: Annotated[
         bool,
-        option("Also give mean recall over k = 5 … 50 and F1@5, as shared tasks and Annif do."),
+        option(
+            "Also give mean recall over k = 5 … 50 and F1@5, as shared tasks and Annif do.",
+            "--shared-task",
+        ),
     ] = False,
     group_field: Annotated[
         str | None,
