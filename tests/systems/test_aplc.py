@@ -284,6 +284,7 @@ TABLES_2_AND_3 = {  # d_h, clusters, length, batch, epochs, η_x, η_h, η_a
 @pytest.mark.parametrize("name", TABLES_2_AND_3)
 def test_paper_recipes_hold_tables_2_and_3(name):
     recipe = load_recipe(f"aplc-xlnet-paper-{name}")
+    assert recipe.aplc.skip_tails
     rates = [recipe.train.rates[group] for group in ("encoder", "pooler", "classifier")]
     shown = (recipe.aplc.hidden_size, len(recipe.aplc.partition), recipe.encoder.max_length)
     shown += (recipe.train.batch_size, recipe.train.epochs, *rates)
