@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Remedy,
         TrainingError,
     )
+    from glocal.export.export_model import Exported, export_model
     from glocal.metrics.bootstrap import BootstrapResult
     from glocal.metrics.macro import MacroScores
     from glocal.metrics.reliability import CalibrationError, LabelSums, ScoreRange
@@ -86,6 +87,7 @@ __all__ = [
     "Document",
     "EvaluationReport",
     "ExpertPart",
+    "Exported",
     "FitResult",
     "FurtherTraining",
     "GlocalError",
@@ -124,6 +126,7 @@ __all__ = [
     "add_labels",
     "continue_training",
     "ensemble_predict",
+    "export_model",
     "fit",
     "load_recipe",
     "merge_labels",
@@ -149,6 +152,7 @@ _MODULES = {
         "ConfigError DataError GlocalError InputError Interrupted MissingExtraError ModelError "
         "NewerFormatError Remedy TrainingError"
     ),
+    "glocal.export.export_model": "Exported export_model",
     "glocal.metrics.bootstrap": "BootstrapResult",
     "glocal.metrics.macro": "MacroScores",
     "glocal.metrics.reliability": "CalibrationError LabelSums ScoreRange",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from glocal.data.chunks import Chunking, continuation_of
+from glocal.data.chunks import Chunking, Continuation, continuation_arrays
 from tests.collating import collate
 
 CLS, SEP = 101, 102
@@ -14,6 +14,11 @@ CLS, SEP = 101, 102
 def document(length):
     """[CLS], ascending numbers, [SEP]."""
     return np.array([CLS, *range(1000, 1000 + length - 2), SEP])
+
+
+def continuation_of(documents, chunking, **options):
+    found = continuation_arrays(documents, chunking, **options)
+    return found and Continuation(*found)
 
 
 chunkings = st.builds(

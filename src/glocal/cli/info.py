@@ -47,6 +47,8 @@ def _facts(found: ModelInfo) -> dict[str, str]:
         "experts": " + ".join(experts),
         "labels": f"{found.n_labels:,}" + (f" ({unseen:,} without training texts)" * bool(unseen)),
         "changes": _changes(found),
+        "exported to": " in ".join(str(found.graph.get(x, "")) for x in ("runtime", "precision"))
+        * bool(found.graph),
         "training texts": f"{found.n_documents:,}",
         "size": format_bytes(found.n_bytes),
         "scores": _scores(found),

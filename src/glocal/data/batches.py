@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from glocal.data.chunks import Chunking, Continuation, continuation_of
+from glocal.data.chunks import Chunking, Continuation, continuation_arrays
 from glocal.data.tokens import TokenStore
 
 if TYPE_CHECKING:
@@ -161,25 +161,38 @@ class Collator:
         """
         import torch
 
-        sequences = [self.tokens[int(position)] for position in positions]
-        continuation = None
-        if self.chunking is not None:
-            continuation = continuation_of(
-                sequences, self.chunking, pad_id=self.padding.pad_id, multiple=multiple
-            )
-            sequences = [self.chunking.first(sequence) for sequence in sequences]
-        ids, mask = padded_tokens(sequences, self.padding, multiple=multiple)
+        ids, mask, further = self.padded(positions, multiple=multiple)
         features = self.companion_features.items()
         return Batch(
             torch.from_numpy(ids),
             torch.from_numpy(mask),
             torch.from_numpy(_padded_gold(self.gold, positions, self.n_labels, multiple)),
             positions,
-            float(len(sequences) if denominator is None else denominator),
+            float(len(positions) if denominator is None else denominator),
             padded=bool((~mask).any()),
             companion_features={n: torch.from_numpy(rows[positions]) for n, rows in features},
-            continuation=continuation,
+            continuation=(
+                None if further is None else Continuation(*map(torch.from_numpy, further))
+            ),
         )
+
+    def padded(
+        self, positions: np.ndarray, *, multiple: int = 8
+    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...] | None]:
+        """Return token ids (B, T), where they are not padding, and the arrays of a `Continuation`.
+
+        Args:
+            positions: The documents.
+            multiple: Lengths that differ are padded to a multiple of this.
+        """
+        sequences = [self.tokens[int(position)] for position in positions]
+        further = None
+        if self.chunking is not None:
+            further = continuation_arrays(
+                sequences, self.chunking, pad_id=self.padding.pad_id, multiple=multiple
+            )
+            sequences = [self.chunking.first(sequence) for sequence in sequences]
+        return *padded_tokens(sequences, self.padding, multiple=multiple), further
 
 
 def padded_tokens(

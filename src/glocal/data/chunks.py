@@ -98,10 +98,10 @@ class Continuation:
         return Continuation(*(change(tensor) for tensor in self.tensors()))
 
 
-def continuation_of(
+def continuation_arrays(
     documents: Sequence[NDArray[Any]], chunking: Chunking, *, pad_id: int, multiple: int = 1
-) -> Continuation | None:
-    """Collect the further chunks of a batch; None if no document has any.
+) -> tuple[Ints, Ints, Ints] | None:
+    """Return the further chunks of a batch as in `Continuation`; None if no document has any.
 
     Args:
         documents: Token ids of each, special tokens included once.
@@ -110,8 +110,6 @@ def continuation_of(
         multiple: The longest continuation is rounded up to a multiple of this where they differ,
             and the number of chunks to a multiple of it or of the documents: few shapes.
     """
-    import torch
-
     chunks: list[NDArray[Any]] = []
     places: list[Ints] = []
     owned: list[Ints] = []
@@ -132,8 +130,7 @@ def continuation_of(
     ids[: len(chunks)] = chunks
     # The most chunks that the longest continuation may need: one shape for each rounded length.
     most = -(-longest // chunking.step)
-    arrays = ids, _padded(places, longest), _padded(owned, most)
-    return Continuation(*map(torch.from_numpy, arrays))
+    return ids, _padded(places, longest), _padded(owned, most)
 
 
 def _rounded(count: int, multiple: int) -> int:

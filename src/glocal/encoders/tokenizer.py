@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glocal.config import EncoderConfig
+from glocal.data.chunks import Chunking
 from glocal.errors import ConfigError, ModelError, require
 
 if TYPE_CHECKING:
@@ -102,6 +104,12 @@ class TextTokenizer:
             )
         return mask.index(0), mask[::-1].index(0)
 
+    def chunking(self, config: EncoderConfig) -> Chunking | None:
+        """Return how documents beyond `max_length` are cut; None where only their start is read."""
+        if not config.document_length:
+            return None
+        return Chunking(config.max_length, config.overlap, *self.special_tokens())
+
     def encode_batch(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return the token ids of each text, truncated so that special tokens still fit."""
         with self._lock, _readable_errors():
@@ -125,7 +133,7 @@ def read_backend(path: Path) -> Tokenizer:
         ModelError: It is damaged. Token ids are checked first, as compiled code makes room for
             every id up to the largest.
     """
-    tokenizers = require("tokenizers", extra="train", purpose="models with an encoder")
+    tokenizers = require("tokenizers", extra="runtime", purpose="models with an encoder")
     try:
         content = path.read_text("utf-8")
         _check_ids(json.loads(content))

@@ -65,6 +65,7 @@ class LabelAttentionExpert(Expert):
         nn.init.normal_(self.mlp_out, std=config.hidden_size**-0.5)
         self.query = label_matrix(n_labels, key_size)
         self.bias = label_bias(bias if config.bias else None, n_labels)
+        self._raising: int | None = None  # hidden units with a positive output, once it is folded
         self.tie = None
         if text is not None:
             # A query then looks for the tokens of its label's name: q_j = P n_j, k_i = K x_i.
@@ -146,6 +147,10 @@ class LabelAttentionExpert(Expert):
     ) -> Tensor:
         """Without the label biases, through PyTorch's attention."""
         query = query.to(keys.dtype)
+        if self._raising is not None:
+            weights = self._weights(query, keys, mask)
+            up, down = values[..., : self._raising], values[..., self._raising :]
+            return torch.relu(weights @ up).sum(-1) - torch.relu(weights @ down).sum(-1)
         if query.dim() == 2:
             query = query.expand(keys.shape[0], -1, -1)
         found = functional.scaled_dot_product_attention(  # (B, C, h)
@@ -163,14 +168,31 @@ class LabelAttentionExpert(Expert):
                 logits = found.float() @ output.float()
         return logits
 
+    @torch.no_grad()
+    def fold_output(self) -> None:
+        """Merge the output vector into the hidden layer: for prediction in other runtimes.
+
+        `w2 · relu(x) = Σ relu(|w2| x)` over the units with w2 > 0, less the same over the others.
+        Such runtimes add up long rows faster than they multiply them by one vector, and would copy
+        the shared queries of a fused attention for each document.
+        """
+        order = self.mlp_out.argsort(descending=True)
+        scale = self.mlp_out[order].abs()
+        self._raising = int((self.mlp_out > 0).sum())
+        self.mlp_in.weight.copy_(self.mlp_in.weight[order] * scale[:, None])
+        self.mlp_in.bias.copy_(self.mlp_in.bias[order] * scale)
+
     def attention(self, state: State, labels: Tensor) -> Tensor:
         """Attention weights α of the given labels over the tokens, (B, C, T)."""
         keys, _, _, mask = state
-        query = self.label_tensors()[0][labels].to(keys.dtype)
+        return self._weights(self.label_tensors()[0][labels].to(keys.dtype), keys, mask)
+
+    def _weights(self, query: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         scores: Tensor = (query @ keys.transpose(1, 2)).float()  # (B, C, T)
         scores = scores / self.config.temperature
         if mask is not None:
-            scores = scores.masked_fill(~mask[:, None, :], float("-inf"))
+            # A sum, since other runtimes are slow to choose between two values.
+            scores = scores + (~mask).to(scores.dtype)[:, None, :] * torch.finfo(scores.dtype).min
         return scores.softmax(-1)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:

@@ -177,7 +177,8 @@ class ScopeEncoding(nn.Module):
         """Return vectors (B, S, H) and mask (B, S); S is 1 if the mean is taken."""
         found = features.companion_features
         labels, votes = found[SCOPE].long(), found[SCOPE_WEIGHT]
-        if labels.device.type == "cpu":  # on a GPU this would force a sync
+        # On a GPU this would force a sync; in an exported graph no shape may depend on the data.
+        if labels.device.type == "cpu" and not torch.compiler.is_exporting():
             widest = max(1, int((labels >= 0).any(0).sum()))
             labels, votes = labels[:, :widest], votes[:, :widest]
         mask = labels >= 0

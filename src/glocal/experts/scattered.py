@@ -25,10 +25,10 @@ def _spread(known: Tensor, values: Tensor, labels: Tensor) -> tuple[Tensor, Tens
     Values outside the chunk go to an extra column that is cut off, so that no shape depends on the
     data and no device sync is needed.
     """
-    width = len(labels)
+    documents, width = known.shape[0], labels.shape[0]  # not `len`: an exported graph has any
     places = known - labels[0]
     places = where((known >= 0) & (places >= 0) & (places < width), places, width)
-    blank = values.new_zeros(len(known), width + 1)
+    blank = values.new_zeros(documents, width + 1)
     found = blank.scatter(1, places, values)[:, :width]
     inside = blank.bool().scatter(1, places, True)[:, :width]
     return inside, found

@@ -245,7 +245,7 @@ class APLC(nn.Module):
         """Apply a function to the logits (and gates) of labels from any cluster, in fp32."""
         ranks = self.ranks[labels]
         gates = self.gates.logits(document, slice(None)).float()
-        found = torch.zeros(len(document), labels.shape[-1], device=document.device)
+        found = torch.zeros(document.shape[0], labels.shape[-1], device=document.device)
         for number, (start, stop) in enumerate(pairwise(self.bounds)):
             cluster = self.cluster(number)
             inside = (ranks >= start) & (ranks < stop)

@@ -20,6 +20,7 @@ from glocal.predict.predict_options import allowed_labels, check_unicode, label_
 from glocal.predict.topk_documents import score_documents
 from glocal.progress import Progress
 from glocal.ranking.calibration import calibrate
+from glocal.ranking.graph_ranker import GraphRanker
 from glocal.ranking.predictions import Predictions
 from glocal.storage.model_directory import StoredModel, load_model
 from glocal.vocabulary.label_space import LabelSpace
@@ -322,6 +323,10 @@ class Predictor:
             from glocal.predict.text_reading import TextReading
 
             return TextReading(self, text)
+        if isinstance(self.system, GraphRanker):
+            from glocal.predict.graph_reading import GraphReading
+
+            return GraphReading(self, text)
         from glocal.predict.word_evidence import TracedReading
 
         return TracedReading(self, text, autocast=lambda: self.system.autocast(self.precision))

@@ -7,11 +7,12 @@ encoder are read by `word_evidence.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glocal.arrays import Floats, Floats32
+from glocal.arrays import Floats, Floats32, Ints
 from glocal.companions.companion import SPARSE, SPARSE_ODDS
 from glocal.config.expert_names import SPARSE_EXPERT
 from glocal.data.tokens import TokenStore
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor
 
 _RANKED = 100  # best labels among which a given label is calibrated
+_PARTS = 64  # parts of a text that are left out in turn
 
 Evidence = Floats  # (words,) of a text
 
@@ -92,6 +94,23 @@ class TextReading:
             label: Index of the label.
         """
         return self._word_weights(label)
+
+    @cached_property
+    def _parts(self) -> list[Ints]:
+        """The words that are left out together: one by one, or in a long text its parts."""
+        words = len(self.places)
+        return np.array_split(np.arange(words), min(_PARTS, words or 1))
+
+    def _texts_without(self) -> list[str]:
+        """Return the text without each of its parts."""
+        return [self.places.without(part.tolist()) for part in self._parts]
+
+    def _spread(self, lost: Floats32) -> Evidence:
+        """Return the evidence of each word from what the log-odds lose without each part."""
+        weights = np.zeros(len(self.places))
+        for part, loss in zip(self._parts, lost.tolist(), strict=True):
+            weights[part] = loss / max(1, len(part))
+        return weights
 
     def _word_weights(self, label: int) -> Evidence:
         found = self.predictor.companions.word_contributions(self.places.text, label)

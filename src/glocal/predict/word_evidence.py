@@ -39,7 +39,6 @@ from glocal.systems.mixture_ensemble import mixtures_of
 if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor
 
-_PARTS = 64  # parts of a text that are left out in turn
 _FEW_WORDS = 32  # words up to which a text is read again without each of them
 
 
@@ -145,18 +144,14 @@ class TracedReading(TextReading):
 
     def _left_out(self, name: str, logit: float, label: int) -> Evidence:
         """Return what the log-odds lose without each part of the text."""
-        weights = np.zeros(len(self.places))
-        parts = np.array_split(np.arange(len(self.places)), min(_PARTS, len(self.places) or 1))
-        texts = [self.places.without(part.tolist()) for part in parts]
+        texts = self._texts_without()
         found = self.predictor.companions.features_for_texts(texts)
         arrays = {key: torch.from_numpy(rows).to(self._device) for key, rows in found.items()}
         features = Features({}, None, companion_features=arrays)
         labels = torch.full((len(texts), 1), label, device=self._device)
         with torch.no_grad():
             without = _expert_logits(self.system, name, features, labels)
-        for part, lost in zip(parts, (logit - without).tolist(), strict=True):
-            weights[part] = lost / max(1, len(part))
-        return weights
+        return self._spread((logit - without).cpu().numpy())
 
 
 def _gradient_times_input(logit: Tensor, found: Embedded) -> Floats32 | None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from glocal._version import __version__
 from glocal.config.settings import NO_ENCODER
+from glocal.ranking.graph_ranker import GraphRanker
 
 if TYPE_CHECKING:
     from glocal.config.resolve import ResolvedRecipe
+    from glocal.ranking.document_ranker import DocumentRanker
     from glocal.storage.model_directory import StoredModel
 
 
@@ -26,6 +28,7 @@ def model_card(model: StoredModel) -> str:
         "n_texts": f"{labels.n_documents:,}",
         "experts": ", ".join(recipe.experts),
         "training": _training(recipe),
+        "runtime": _runtime(model.system),
         "plan": "\n".join(f"- {line}" for line in model.metrics.get("plan", {}).get("lines", [])),
         "tuned_on": "dev" if "dev" in model.metrics else "held-out training texts",
         "scores": "\n".join(f"| {name} | {value:.4f} |" for name, value in scores.items()),
@@ -34,6 +37,16 @@ def model_card(model: StoredModel) -> str:
     blocks = [Template(block) for block in template.split("\n\n")]
     filled = [b for b in blocks if all(values[name] for name in b.get_identifiers())]
     return "\n\n".join(block.substitute(values) for block in filled)
+
+
+def _runtime(system: DocumentRanker) -> str:
+    if not isinstance(system, GraphRanker):
+        return ""
+    extra = {"onnx": "runtime"}.get(system.facts.runtime, system.facts.runtime)
+    return (
+        f"Exported to {system.facts.runtime} in {system.facts.precision}; it runs on a CPU without "
+        f"torch: `pip install 'glocal[{extra}]'`."
+    )
 
 
 def _training(recipe: ResolvedRecipe) -> str:

@@ -5,6 +5,8 @@ labels.parquet      the label space
 tokenizer.json      encoder/config.json
 model.safetensors   all weights; of several members, members/0/model.safetensors and so on; a model
                     of words alone has neither these nor an encoder
+graph/              in place of weights and encoder in an exported model: model.onnx and its data,
+                    or OpenVINO's model.xml and model.bin
 teacher/  sparse/   the texts a teacher looks similar ones up in, the sparse expert's weights
 metrics.json        train_log.jsonl        README.md (a model card)
 history.jsonl       changes made after training, one for each line
@@ -36,6 +38,7 @@ from glocal.errors import (
 )
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.decision import Decision
+from glocal.ranking.graph_ranker import GraphFacts, GraphRanker
 from glocal.storage.integrity import check_model, edit_model, update_checksums
 from glocal.storage.model_card import model_card
 from glocal.vocabulary.label_space import LabelSpace
@@ -45,7 +48,9 @@ if TYPE_CHECKING:
     from glocal.encoders.tokenizer import TextTokenizer
     from glocal.ranking.document_ranker import DocumentRanker
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4  # of exported models; the others are written in the format before it
+_FORMAT_WITH_WEIGHTS = 3
+GRAPH = "graph"
 HISTORY = "history.jsonl"
 # Everything `_write` writes, except for the companions' folders.
 _WRITTEN = (
@@ -55,6 +60,7 @@ _WRITTEN = (
     "encoder",
     "model.safetensors",
     "members",
+    GRAPH,
     "metrics.json",
     "README.md",
 )
@@ -172,17 +178,37 @@ def load_model(path: str | Path) -> StoredModel:
     check_model(folder)
     recipe = _stored_recipe(settings, folder)
     labels = read_labels(folder)
-    if not recipe.reads_words_alone:
-        require_training_packages("a model with an encoder")
+    if not recipe.reads_words_alone and GRAPH not in settings:
+        require_training_packages("a model with an encoder that was not exported")
     with _damaged(folder):
         tokenizer = load_tokenizer(folder, settings["tokenizer"])
         companions = Companions.load(folder, recipe, labels)
-        system = _load_system(folder, recipe, labels, tokenizer, companions)
+        if GRAPH in settings:
+            system: DocumentRanker = _load_graph(folder, settings, recipe, labels, tokenizer)
+        else:
+            system = _load_system(folder, recipe, labels, tokenizer, companions)
         system.combination = Combination.from_mapping(settings["combination"])
         calibration = _stored_calibration(settings)
         decision = _stored_decision(settings)
     return StoredModel(
         system, recipe, labels, tokenizer, calibration, decision, read_metrics(folder), companions
+    )
+
+
+def _load_graph(
+    folder: Path,
+    settings: Mapping[str, Any],
+    recipe: ResolvedRecipe,
+    labels: LabelSpace,
+    tokenizer: TextTokenizer,
+) -> GraphRanker:
+    """Open the graph of an exported model."""
+    return GraphRanker(
+        folder / GRAPH,
+        GraphFacts.from_mapping(settings[GRAPH]),
+        labels.counts,
+        chunking=tokenizer.chunking(recipe.encoder),
+        suggested=recipe.candidates.predict,
     )
 
 
@@ -239,21 +265,25 @@ def read_labels(path: str | Path) -> LabelSpace:
 
 
 def _write(folder: Path, model: StoredModel) -> None:
+    graph = model.system if isinstance(model.system, GraphRanker) else None
     settings = {
-        "format_version": FORMAT_VERSION,
+        "format_version": _FORMAT_WITH_WEIGHTS if graph is None else FORMAT_VERSION,
         "library_version": __version__,
         "created": _now(),
         "calibration": model.calibration.to_mapping(),
         "combination": model.system.combination.to_mapping(),
         "tokenizer": model.tokenizer.facts_mapping(),
         "recipe": recipe_to_mapping(model.recipe),
+        **({} if graph is None else {GRAPH: graph.facts.to_mapping()}),
         # Comes last, so that a file that was cut off is noticed.
         "decision": model.decision.to_mapping(),
     }
     (folder / "glocal.toml").write_text(to_toml(settings), encoding="utf-8")
     model.labels.save(folder / "labels.parquet")
     model.tokenizer.save(folder / "tokenizer.json")
-    if not model.recipe.reads_words_alone:
+    if graph is not None:
+        shutil.copytree(graph.folder, folder / GRAPH)
+    elif not model.recipe.reads_words_alone:
         from glocal.storage.weights import save_weights
 
         save_weights(folder, model.system)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from glocal.data.cache_contents import folder_size
 from glocal.storage.integrity import Integrity, model_integrity
 from glocal.storage.model_directory import (
+    GRAPH,
     read_history,
     read_labels,
     read_metrics,
@@ -36,6 +37,7 @@ class ModelInfo:
         metrics: Scores measured at the end of training.
         integrity: Files with a stored checksum, and those of them that changed.
         history: Changes made after training, oldest first.
+        graph: Runtime and precision of an exported model; empty for others.
     """
 
     path: str
@@ -52,6 +54,7 @@ class ModelInfo:
     metrics: Mapping[str, Any]
     integrity: Integrity
     history: Sequence[Mapping[str, Any]] = ()
+    graph: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return nested mappings and lists, for JSON."""
@@ -81,4 +84,5 @@ def model_info(path: str | Path) -> ModelInfo:
         metrics=read_metrics(folder),
         integrity=model_integrity(folder),
         history=read_history(folder),
+        graph=settings.get(GRAPH, {}),
     )

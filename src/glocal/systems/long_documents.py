@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from glocal.config import Recipe
 from glocal.config.expert_names import ExpertSpec
-from glocal.data.chunks import Chunking
 from glocal.encoders.encoder import LongDocuments
 from glocal.encoders.tokenizer import TextTokenizer
 
@@ -21,10 +20,9 @@ def long_documents(
         experts: The experts with the layers they read.
         tokenizer: Knows which special tokens a chunk needs.
     """
-    config, by_chunks = recipe.encoder, recipe.document.reads == "chunks"
-    if not config.document_length:
+    by_chunks, chunking = recipe.document.reads == "chunks", tokenizer.chunking(recipe.encoder)
+    if chunking is None:
         return None
     readers = ("A", "D") if by_chunks else ("A",)
     layers = {layer for spec in experts if spec.kind in readers for layer in spec.layers}
-    chunking = Chunking(config.max_length, config.overlap, *tokenizer.special_tokens())
     return LongDocuments(chunking, tuple(sorted(layers)), mean_document=by_chunks)

@@ -15,8 +15,10 @@ from typing import Any
 
 from glocal.companions.companion_list import Companions
 from glocal.data.corpus import Corpus
+from glocal.errors import ModelError
 from glocal.progress import Progress
 from glocal.ranking.document_ranker import DocumentRanker
+from glocal.ranking.graph_ranker import GraphRanker
 from glocal.ranking.words_ranker import WordsRanker
 from glocal.storage.model_directory import StoredModel, load_model, rewrite_model
 from glocal.vocabulary import label_change
@@ -155,6 +157,11 @@ def _apply(
     progress: Progress | None = None,
 ) -> LabelUpdate:
     """Change a model and write it."""
+    if isinstance(model.system, GraphRanker):
+        raise ModelError(
+            f"{path} is an exported model, whose labels cannot be changed; change those of the "
+            "model it was exported from, and export that again"
+        )
     system: DocumentRanker
     if model.recipe.reads_words_alone:
         system = WordsRanker(change.after.counts)

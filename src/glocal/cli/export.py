@@ -1,0 +1,62 @@
+"""`glocal export`: a model as a graph that runs without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.corpora import read_file
+from glocal.cli.options import Model, Reading, reads_files
+from glocal.cli.parameters import option
+
+app = typer.Typer()
+
+
+@app.command()
+@reads_files
+def export(
+    model: Model,
+    *,
+    to: Annotated[
+        str, option("Runtime of the exported model: onnx or openvino.", metavar="NAME")
+    ] = "onnx",
+    out: Annotated[
+        Path | None,
+        option("Directory to write.", "--out", "-o", show_default="MODEL-onnx, MODEL-openvino, …"),
+    ] = None,
+    int8: Annotated[
+        bool, option("Compute in int8 where P@k on dev stays within 0.2 points.", "--int8")
+    ] = False,
+    dev: Annotated[str | None, option("Labelled texts that --int8 is checked on.")] = None,
+    overwrite: Annotated[bool, option("Replace an existing directory.", "--overwrite")] = False,
+    reading: Reading,
+) -> None:
+    """Write a model as a graph that predicts and explains without torch.
+
+    The result is a model directory for every other command, in an environment of
+    `pip install 'glocal[runtime]'` (or 'glocal[openvino]').
+    """
+    from glocal.export.export_model import export_model
+
+    target = out or model.with_name(f"{model.name}-{to}{'-int8' if int8 else ''}")
+    corpus = None if dev is None else read_file(dev, **reading)
+    done = export_model(
+        model, target, to=to, int8=int8, dev=corpus, overwrite=overwrite, report=console.note
+    )
+    if done.scores is not None:
+        for precision, scores in done.scores.items():
+            values = "  ".join(f"{name} {100 * value:.1f}" for name, value in scores.items())
+            console.note(f"dev in {precision}: {values}")
+        console.note(_outcome(done.int8))
+    console.note(f"Wrote {target}.")
+
+
+def _outcome(share: int) -> str:
+    if share == 100:
+        return "Every layer of the encoder is in int8."
+    if share:
+        return f"{share}% of the encoder is in int8; the rest lost too much and is in fp32."
+    return "int8 lost more than 0.2 points of P@k in every layer, so the graph is in fp32."

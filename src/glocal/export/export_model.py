@@ -1,0 +1,207 @@
+"""Export: a trained model becomes a model directory that runs without torch.
+
+    model → ScoringGraph → ONNX → int8, if asked and good enough; or OpenVINO → model directory
+
+The exported directory has the labels, tokenizer, companions, calibration and card of the model, and
+a graph in place of its weights. It is written under a temporary name and renamed when complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glocal.companions.companion_list import Companions
+from glocal.data.atomic import temporary_dir
+from glocal.data.corpus import Corpus
+from glocal.errors import ConfigError, ModelError, Remedy, no_such, require_training_packages
+from glocal.metrics.gold import prepare_gold
+from glocal.metrics.ranking import judge, precision_at_k
+from glocal.predict.predictor import Predictor
+from glocal.ranking.graph_ranker import GraphFacts, GraphRanker
+from glocal.ranking.graph_session import RUNTIMES, OnnxGraph, OpenvinoGraph
+from glocal.storage.model_directory import StoredModel, load_model, save_model
+
+_KS = (1, 3, 5)
+_DEV_TEXTS, _HARM_TEXTS = 2000, 32
+MOST_LOST = 0.002  # of P@k, that a graph in int8 may lose on dev
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model that was exported.
+
+    Attributes:
+        path: The new model directory.
+        runtime: `onnx` or `openvino`.
+        int8: Share of the encoder's products that are computed in int8, in percent.
+        scores: P@k on dev in fp32 and as exported, where int8 was tried.
+    """
+
+    path: Path
+    runtime: str
+    int8: int = 0
+    scores: dict[str, dict[str, float]] | None = None
+
+
+def export_model(
+    path: str | Path,
+    out: str | Path,
+    *,
+    to: str = "onnx",
+    int8: bool = False,
+    dev: Corpus | None = None,
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda stage: None,
+) -> Exported:
+    """Write a trained model as a graph that runs without torch.
+
+    Args:
+        path: The model directory.
+        out: The directory to write; it is a model directory like any other.
+        to: Runtime of the graph: `onnx` (ONNX Runtime) or `openvino`.
+        int8: Compute the encoder in int8, in those layers where P@1, P@3 and P@5 on dev stay within
+            0.2 points of fp32; only for `onnx`.
+        dev: Labelled texts that int8 is checked on.
+        overwrite: Replace an existing directory.
+        report: Receives what is being done.
+
+    Raises:
+        ConfigError: The options do not go together.
+        ModelError: The model cannot be exported, or cannot be read or written.
+
+    Example:
+        >>> from glocal import Predictor, export_model
+        >>> exported = export_model("model/", "exported/")  # doctest: +SKIP
+        >>> Predictor.load(exported.path).predict(["an apple"], k=1)[0][0].id  # doctest: +SKIP
+        'fruit'
+    """
+    target = Path(out)
+    _check(Path(path), target, to=to, int8=int8, dev=dev, overwrite=overwrite)
+    model = load_model(path)
+    from glocal.ranking.ranker import Ranker
+
+    if not isinstance(model.system, Ranker):
+        raise ModelError(f"{path} runs without torch as it is; there is nothing to export")
+    try:
+        with temporary_dir(target) as graph, temporary_dir(target) as other:
+            facts = _write_graph(model, graph, report)
+            done = Exported(target, to)
+            if to == OpenvinoGraph.runtime:
+                from glocal.export.write_graph import write_openvino
+
+                report("converting the graph")
+                write_openvino(graph, other)
+                graph, facts = other, replace(facts, runtime=to)
+            elif int8:
+                assert dev is not None, "checked before"
+                done = _quantised(done, with_graph(model, graph, facts), dev, other, report)
+                if done.int8:
+                    graph, facts = other, replace(facts, precision="int8")
+            exported = with_graph(model, graph, facts)
+            if done.scores is not None:
+                exported.metrics = {**exported.metrics, "export": done.scores}
+            report("writing the model directory")
+            save_model(target, exported, log=Path(path, "train_log.jsonl"))
+    except OSError as error:
+        raise ModelError(
+            f"cannot write the model directory {target}: {error.strerror or error}; "
+            "nothing there was changed"
+        ) from error
+    return done
+
+
+def _write_graph(model: StoredModel, folder: Path, report: Callable[[str], None]) -> GraphFacts:
+    from glocal.export.scoring_graph import ScoringGraph
+    from glocal.export.write_graph import write_onnx
+    from glocal.ranking.ranker import Ranker
+
+    report("tracing the model")
+    assert isinstance(model.system, Ranker), "checked before"
+    scoring = ScoringGraph(model.system)
+    companions = model.companions or Companions()
+    write_onnx(scoring, companions.features_for_texts(["a", "b"]), folder)
+    return scoring.facts()
+
+
+def _check(
+    path: Path, target: Path, *, to: str, int8: bool, dev: Corpus | None, overwrite: bool
+) -> None:
+    if to not in RUNTIMES:
+        raise ConfigError(no_such("runtime", to, RUNTIMES))
+    if int8 and to != OnnxGraph.runtime:
+        raise ConfigError(f"int8 is for the runtime {OnnxGraph.runtime}, not for {to}")
+    if int8 and dev is None:
+        raise ConfigError(
+            "int8 is kept only where scores on dev texts stay the same, so these are needed",
+            remedies=[Remedy("dev", "give them", "…")],
+        )
+    if target.exists() and target.resolve() == path.resolve():
+        raise ConfigError(f"{target} is the model itself; export it to another directory")
+    if target.exists() and not overwrite:
+        raise ConfigError(f"{target} exists already", remedies=[Remedy("overwrite", "replace it")])
+    require_training_packages("exporting a model")
+
+
+def with_graph(model: StoredModel, folder: Path, facts: GraphFacts) -> StoredModel:
+    """Return a model whose labels are scored by a graph."""
+    system = GraphRanker(
+        folder,
+        facts,
+        model.labels.counts,
+        chunking=model.tokenizer.chunking(model.recipe.encoder),
+        suggested=model.recipe.candidates.predict,
+    )
+    system.combination = model.system.combination
+    return replace(model, system=system)
+
+
+def _quantised(
+    done: Exported,
+    model: StoredModel,
+    dev: Corpus,
+    folder: Path,
+    report: Callable[[str], None],
+) -> Exported:
+    """Write the graph in int8 into a folder, as far as dev allows."""
+    from glocal.export.quantise import quantise
+
+    dev = dev.take(np.arange(min(len(dev), _DEV_TEXTS)))
+    assert isinstance(model.system, GraphRanker)
+    facts = replace(model.system.facts, precision="int8")
+    report("scoring dev in fp32")
+    fp32, tried = _scores(model, dev), dict[str, float]()
+    sample = dev.take(np.arange(min(len(dev), _HARM_TEXTS))).texts()
+    expected = _logits(model, sample)
+
+    def harm(graph: Path) -> float:
+        return float(np.abs(_logits(with_graph(model, graph, facts), sample) - expected).mean())
+
+    def good_enough(graph: Path) -> bool:
+        report("scoring dev in int8")
+        tried.update(_scores(with_graph(model, graph, facts), dev))
+        return all(tried[name] >= value - MOST_LOST for name, value in fp32.items())
+
+    share = quantise(model.system.folder, folder, harm=harm, good_enough=good_enough)
+    return replace(done, int8=share, scores={"fp32": fp32, "int8": dict(tried)})
+
+
+def _scores(model: StoredModel, dev: Corpus) -> dict[str, float]:
+    gold = prepare_gold(model.labels.encode(dev))
+    found = judge(Predictor(model).predict(dev, k=max(_KS)).indices, gold)
+    return {f"P@{k}": precision_at_k(found, k).value for k in _KS}
+
+
+def _logits(model: StoredModel, texts: Sequence[str]) -> Any:
+    from glocal.predict.collate import collate
+
+    assert isinstance(model.system, GraphRanker)
+    documents = collate(Predictor(model), texts)
+    few = np.arange(min(model.system.n_labels, 256))
+    labels = np.broadcast_to(few, (len(texts), len(few)))
+    found = model.system.expert_logits(documents, np.arange(len(texts)), labels)
+    return np.stack(list(found.values()))

@@ -1,0 +1,277 @@
+"""The ranker of an exported model: a graph gives the experts' logits, numpy does the rest.
+
+The graph scores consecutive labels for all documents, or a shortlist for each document: the labels
+that its document expert proposes and the candidates it is given (`export/scoring_graph.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.arrays import Bools, Floats32, Ints
+from glocal.companions.companion import SCOPE, SPARSE
+from glocal.errors import ModelError
+from glocal.log_odds import sigmoid
+from glocal.ranking.combination import Combination
+from glocal.ranking.document_ranker import DocumentRanker, RankRequest
+from glocal.ranking.graph_session import open_graph
+from glocal.ranking.predictions import Predictions
+
+if TYPE_CHECKING:
+    from glocal.data.batches import Collator
+    from glocal.data.chunks import Chunking
+
+# Elements of the largest tensor of a run: of several documents, and of one before its labels are
+# scored in parts, each of which reads the document again.
+_SEVERAL, _ONE = 1 << 24, 1 << 26
+_LOW = 0x7FFFFFFF
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """Facts about an exported graph, stored in the model directory.
+
+    Attributes:
+        runtime: `onnx` or `openvino`.
+        precision: `fp32`, or `int8` where encoder weights are rounded.
+        experts: The experts, in the order of the graph's logits.
+        proposed: Labels that the document experts propose for each document; 0 if every label is
+            scored.
+        label_width: Elements for each (document, label) pair that the graph holds in memory, except
+            for the tokens attended to.
+    """
+
+    runtime: str
+    precision: str
+    experts: tuple[str, ...]
+    proposed: int
+    label_width: int
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return plain values for storage."""
+        return {**asdict(self), "experts": list(self.experts)}
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> GraphFacts:
+        """Read stored values."""
+        return cls(
+            str(mapping["runtime"]),
+            str(mapping["precision"]),
+            tuple(map(str, mapping["experts"])),
+            int(mapping["proposed"]),
+            max(1, int(mapping["label_width"])),
+        )
+
+
+class GraphRanker(DocumentRanker):
+    """Ranks labels by an exported graph.
+
+    Args:
+        folder: The graph's folder.
+        facts: Facts about the graph.
+        counts: (L,) training texts of each label.
+        chunking: The way long documents are cut; None if only their start is read.
+        suggested: Most labels that companions suggest, of those that join a shortlist.
+
+    Raises:
+        ModelError: The graph is damaged or does not belong to the model.
+    """
+
+    learns_weights = True
+
+    def __init__(
+        self,
+        folder: Path,
+        facts: GraphFacts,
+        counts: NDArray[np.integer],
+        *,
+        chunking: Chunking | None = None,
+        suggested: int = 0,
+    ) -> None:
+        self.folder, self.facts, self._chunking = folder, facts, chunking
+        self.counts, self.n_labels = np.asarray(counts), len(counts)
+        self.expert_names, self._suggested = list(facts.experts), suggested
+        self.graph = open_graph(folder, facts.runtime)
+
+    @property
+    def chunking(self) -> Chunking | None:
+        """The way batches must cut long documents; None if only their start is read."""
+        return self._chunking
+
+    def rank_documents(
+        self, documents: Collator, positions: Ints, request: RankRequest
+    ) -> Predictions:
+        """Return the best labels of a batch of documents."""
+        pages = [
+            self._rank(documents, some, rows_of(request, places))
+            for places, some in self._parts(documents, positions)
+        ]
+        return Predictions.concat(pages) if len(pages) > 1 else pages[0]
+
+    def expert_logits(
+        self, documents: Collator, positions: Ints, labels: Ints
+    ) -> dict[str, Floats32]:
+        """Return each expert's logits of labels (B, M) of a batch of documents."""
+        found = [
+            self._logits_at(self._inputs(documents, some), labels[places])
+            for places, some in self._parts(documents, positions)
+        ]
+        whole = np.concatenate(found, axis=1)
+        return dict(zip(self.expert_names, whole, strict=True))
+
+    def _parts(self, documents: Collator, positions: Ints) -> Iterator[tuple[slice, Ints]]:
+        """Yield parts of a batch that fit into memory."""
+        longest = int(documents.tokens.lengths[positions].max(initial=1))
+        most = max(1, _SEVERAL // (self._scored * (self.facts.label_width + longest)))
+        for start in range(0, len(positions), most):
+            yield slice(start, start + most), positions[start : start + most]
+
+    @property
+    def _scored(self) -> int:
+        """Labels that every expert scores for a document."""
+        return (self.facts.proposed + self._suggested) if self.facts.proposed else self.n_labels
+
+    def _inputs(self, documents: Collator, positions: Ints) -> dict[str, np.ndarray]:
+        ids, mask, further = documents.padded(positions)
+        inputs = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+        if self._chunking is not None:
+            if further is None:  # a chunk that no document reads
+                none = np.full((len(positions), 1), -1, dtype=np.int64)
+                unread = np.full((1, self._chunking.window), documents.padding.pad_id, np.int64)
+                further = unread, none, none
+            inputs |= dict(zip(("chunk_ids", "places", "chunks"), further, strict=True))
+        features = documents.companion_features.items()
+        return inputs | {name: rows[positions] for name, rows in features}
+
+    # --- which labels are scored --------------------------------------------------------------
+
+    def _rank(self, documents: Collator, positions: Ints, request: RankRequest) -> Predictions:
+        inputs = self._inputs(documents, positions)
+        if request.candidates is not None:
+            logits = self._logits_at(inputs, request.candidates)
+            return self._best([(request.candidates, logits)], request)
+        if not self.facts.proposed:
+            return self._best(self._every_label(inputs), request)
+        return self._best([self._shortlist(inputs, request)], request)
+
+    def _every_label(self, inputs: dict[str, np.ndarray]) -> Iterator[tuple[Ints, Floats32]]:
+        """Yield labels that are scored together, and their logits by each expert."""
+        documents, tokens = inputs["input_ids"].shape
+        width = max(1, _ONE // (documents * (self.facts.label_width + tokens)))
+        for start in range(0, self.n_labels, width):
+            labels = np.arange(start, min(start + width, self.n_labels))
+            yield labels, self._run({**inputs, "labels": labels})[0]
+
+    def _logits_at(self, inputs: dict[str, np.ndarray], labels: Ints) -> Floats32:
+        """Return logits (E, B, M) of labels (B, M), −1 for none."""
+        wanted = np.maximum(labels, 0)
+        if self.facts.proposed:
+            every = np.ones(self.n_labels, dtype=bool)
+            logits = self._run({**inputs, "candidates": wanted, "allowed": every})[0]
+            return logits[:, :, : labels.shape[1]]
+        found = np.zeros((len(self.expert_names), *labels.shape), dtype=np.float32)
+        for some, logits in self._every_label(inputs):
+            inside = (wanted >= some[0]) & (wanted <= some[-1])
+            places = np.broadcast_to(np.clip(wanted - some[0], 0, len(some) - 1), found.shape)
+            found = np.where(inside, np.take_along_axis(logits, places, axis=2), found)
+        return found
+
+    def _shortlist(
+        self, inputs: dict[str, np.ndarray], request: RankRequest
+    ) -> tuple[Ints, Floats32]:
+        """Return the labels of each document worth scoring, −1 for none, and their logits."""
+        allowed = request.allowed
+        allowed = np.ones(self.n_labels, dtype=bool) if allowed is None else allowed
+        suggested = [inputs[name] for name in (SPARSE, SCOPE) if name in inputs]
+        none = np.full((len(inputs["input_ids"]), 1), -1, dtype=np.int64)
+        lists = [labels[:, : self._suggested].astype(np.int64) for labels in suggested]
+        pooled = np.concatenate([none, *lists], axis=1)
+        pooled[pooled >= self.n_labels] = -1  # a teacher also knows labels outside the space
+        inputs = {**inputs, "candidates": pooled, "allowed": allowed}
+        logits, labels, proposals = self._run(inputs)
+        if request.k > self.facts.proposed:  # more than the graph proposes
+            usable = np.where(allowed, np.arange(self.n_labels), -1)
+            best = [_topk(usable[None], sigmoid(found), request.k)[0] for found in proposals]
+            more = np.concatenate([pooled, *best], axis=1)
+            logits, labels, _ = self._run({**inputs, "candidates": more})
+        return _without_repeats(labels), logits
+
+    def _run(self, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        if inputs.keys() != self.graph.input_names:
+            raise ModelError(
+                f"the exported graph reads {', '.join(sorted(self.graph.input_names))}, but the "
+                f"model gives it {', '.join(sorted(inputs))}; export the model again"
+            )
+        return self.graph.run(inputs)
+
+    # --- from logits to the best labels -------------------------------------------------------
+
+    def _best(self, scored: Any, request: RankRequest) -> Predictions:
+        """Return the best labels by the combined score, and by each expert where asked for."""
+        names, own, mean = self.expert_names, list(request.experts), request.mean
+        found: list[Predictions | None] = [None] * (1 + len(own) + mean)
+        for labels, logits in scored:
+            experts = dict(zip(names, logits, strict=True))
+            counts = self.counts[np.maximum(labels, 0)]
+            scores = [self.combination.of_arrays(experts, counts)]
+            scores += [Combination().of_arrays({name: experts[name]}, counts) for name in own]
+            if mean:
+                scores.append(Combination().of_arrays(experts, counts))
+            rows = np.broadcast_to(labels, scores[0].shape)
+            usable = rows >= 0
+            if request.allowed is not None:
+                usable = usable & request.allowed[np.maximum(rows, 0)]
+            kept = np.where(usable, rows, -1)
+            found = [_joined(f, kept, s, request.k) for f, s in zip(found, scores, strict=True)]
+        combined, *parts = [part for part in found if part is not None]
+        return replace(
+            combined,
+            experts=dict(zip(own, parts, strict=False)),
+            mean=parts[-1] if mean else None,
+        )
+
+
+def rows_of(request: RankRequest, places: slice) -> RankRequest:
+    """Return the request for some documents of a batch."""
+    if request.candidates is None:
+        return request
+    return replace(request, candidates=request.candidates[places])
+
+
+def _joined(found: Predictions | None, labels: Ints, scores: Floats32, k: int) -> Predictions:
+    """Return the best k of those found before and of further labels."""
+    labels, scores = _topk(labels, scores, k)
+    if found is not None:
+        labels = np.concatenate([found.indices, labels], axis=1)
+        scores = np.concatenate([found.scores, scores], axis=1)
+        labels, scores = _topk(labels, scores, k)
+    return Predictions(labels, scores)
+
+
+def _topk(labels: Ints, scores: Floats32, k: int) -> tuple[Ints, Floats32]:
+    """Return the best k labels of each row, ties by label, −1 for none (see `ranking/topk.py`)."""
+    bits = np.ascontiguousarray(scores, dtype=np.float32).view(np.int32).astype(np.int64)
+    keys = np.where(labels >= 0, (bits << 31) | (_LOW - np.maximum(labels, 0)), -1)
+    k = min(k, keys.shape[1])
+    best = np.partition(keys, keys.shape[1] - k, axis=1)[:, keys.shape[1] - k :]
+    best = -np.sort(-best, axis=1)
+    empty = best < 0
+    values = np.maximum(best >> 31, 0).astype(np.int32).view(np.float32)
+    return np.where(empty, -1, _LOW - (best & _LOW)), np.where(empty, 0.0, values)
+
+
+def _without_repeats(labels: Ints) -> Ints:
+    """Replace labels of a row that appear again by −1."""
+    order = np.argsort(labels, axis=1, kind="stable")
+    ordered = np.take_along_axis(labels, order, axis=1)
+    again = np.zeros(labels.shape, dtype=bool)
+    again[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    repeated: Bools = np.empty_like(again)
+    np.put_along_axis(repeated, order, again, axis=1)
+    return np.where(repeated, -1, labels)

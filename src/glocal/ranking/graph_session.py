@@ -1,0 +1,114 @@
+"""Exported graphs on the CPU: ONNX Runtime or OpenVINO behind one interface, neither with torch.
+
+A graph is a folder: `model.onnx` with its weights in `model.onnx.data`, or OpenVINO's `model.xml`
+with `model.bin`. Weights are memory-mapped, so that processes with the same model share them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from glocal.companions.sparse.threads import n_threads
+from glocal.errors import ModelError, no_such, require
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Graph(ABC):
+    """A graph that was loaded; may be run from several threads.
+
+    Attributes:
+        runtime: Its name in a model directory.
+        file: The file inside the graph's folder that is opened.
+        input_names: The inputs it needs.
+    """
+
+    runtime: ClassVar[str]
+    file: ClassVar[str]
+    input_names: frozenset[str]
+
+    @abstractmethod
+    def __init__(self, folder: Path) -> None: ...
+
+    @abstractmethod
+    def run(self, inputs: Arrays) -> list[np.ndarray]:
+        """Return the outputs in the order of the graph."""
+
+
+class OnnxGraph(Graph):
+    """A graph in ONNX Runtime.
+
+    Args:
+        folder: The graph's folder.
+    """
+
+    runtime, file = "onnx", "model.onnx"
+
+    def __init__(self, folder: Path) -> None:
+        ort = require("onnxruntime", extra="runtime", purpose="models exported to ONNX")
+        ort.set_default_logger_severity(4)  # problems are raised
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = n_threads(0)
+        options.inter_op_num_threads = 1
+        options.enable_mem_pattern = False  # batches have many shapes
+        # Threads that wait must leave the processor to the others.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._session = ort.InferenceSession(
+            str(folder / self.file), options, providers=["CPUExecutionProvider"]
+        )
+        self.input_names = frozenset(value.name for value in self._session.get_inputs())
+
+    def run(self, inputs: Arrays) -> list[np.ndarray]:
+        """Return the outputs in the order of the graph."""
+        found: list[np.ndarray] = self._session.run(None, dict(inputs))
+        return found
+
+
+class OpenvinoGraph(Graph):
+    """A graph in OpenVINO.
+
+    Args:
+        folder: The graph's folder.
+    """
+
+    runtime, file = "openvino", "model.xml"
+
+    def __init__(self, folder: Path) -> None:
+        openvino = require("openvino", extra="openvino", purpose="models exported to OpenVINO")
+        settings: dict[str, Any] = {
+            "INFERENCE_NUM_THREADS": n_threads(0),
+            "INFERENCE_PRECISION_HINT": "f32",  # never rounded to bf16, whatever the processor
+            "PERFORMANCE_HINT": "LATENCY",
+        }
+        core = openvino.Core()
+        model = core.read_model(folder / self.file)
+        self._order = [port.get_any_name() for port in model.inputs]  # compiling may add names
+        self.input_names = frozenset(self._order)
+        self._compiled = core.compile_model(model, "CPU", settings)
+
+    def run(self, inputs: Arrays) -> list[np.ndarray]:
+        """Return the outputs in the order of the graph."""
+        # A request of its own for each call, so that threads do not meet.
+        given = [inputs[name] for name in self._order]
+        found = self._compiled.create_infer_request().infer(given, share_inputs=True)
+        return [np.asarray(found[port]) for port in self._compiled.outputs]
+
+
+RUNTIMES: dict[str, type[Graph]] = {kind.runtime: kind for kind in (OnnxGraph, OpenvinoGraph)}
+
+
+def open_graph(folder: Path, runtime: str) -> Graph:
+    """Load the graph in a folder.
+
+    Raises:
+        ModelError: It is missing or damaged.
+        MissingExtraError: The runtime is not installed.
+    """
+    if runtime not in RUNTIMES:
+        raise ModelError(no_such("runtime", runtime, RUNTIMES))
+    return RUNTIMES[runtime](folder)
