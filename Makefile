@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.installed-demo
+SITE_STAMP := $(VENV)-docs/.installed
 # Files of tests run side by side, each in one thread; tests/conftest.py says in which order.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -11,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 # Tests start many processes; without compiled files each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo serve annif test fast soak check wheel-test format clean
+.PHONY: help setup demo serve annif test fast soak check site wheel-test format clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,6 +28,13 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,serve]'
 	@touch $(DEMO_STAMP)
+
+# The tools of the site are kept apart: nothing else needs them.
+$(SITE_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		mkdocs-material mkdocstrings-python
+	@touch $(SITE_STAMP)
 
 # The demo needs only a part of what the tests need.
 demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP))  ## train, evaluate, tag and explain on the built-in data set
@@ -65,6 +73,9 @@ check: $(STAMP)  ## style, types, import directions
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+site: $(SITE_STAMP)  ## build the documentation into site/, with every link checked
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet
+
 wheel-test: $(STAMP)  ## build the wheel and use it in an environment without torch
 	PYTHON=$(BIN)/python .ci/wheel
 
@@ -73,4 +84,4 @@ format: $(STAMP)  ## fix what the formatter and the linter can
 	$(BIN)/ruff format .
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-docs site .pytest_cache .ruff_cache .mypy_cache .hypothesis

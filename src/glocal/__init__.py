@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from glocal.ranking.decision import Decision
     from glocal.ranking.decision_fit import DecisionScores
     from glocal.ranking.predictions import Predictions, Tag
+    from glocal.storage.hub import push_model
     from glocal.tagger import NotFittedError, Tagger
     from glocal.train.listener import TrainListener
     from glocal.train.run import FitResult, fit
@@ -130,6 +131,7 @@ __all__ = [
     "fit",
     "load_recipe",
     "merge_labels",
+    "push_model",
     "read_corpus",
     "read_label_table",
     "recipe_names",
@@ -164,6 +166,7 @@ _MODULES = {
     "glocal.ranking.decision": "Decision",
     "glocal.ranking.decision_fit": "DecisionScores",
     "glocal.ranking.predictions": "Predictions Tag",
+    "glocal.storage.hub": "push_model",
     "glocal.tagger": "NotFittedError Tagger",
     "glocal.train.listener": "TrainListener",
     "glocal.train.run": "FitResult fit",

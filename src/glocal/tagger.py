@@ -362,6 +362,18 @@ class Tagger(Estimator):
         tagger._adopt(predictor, Path(path), settings.get("whole_numbers", False), columns)
         return tagger
 
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *, device: str = "auto") -> Tagger:
+        """Read a model from a folder, or from the Hugging Face hub by its id, `owner/name`.
+
+        Example:
+            >>> Tagger.from_pretrained("model/").predict("an apple", k=1)
+            ['fruit']
+        """
+        from glocal.storage.hub import fetch_model
+
+        return cls.load(fetch_model(name), device=device)
+
     def _write_settings(self, folder: Path) -> None:
         settings = {"k": self.k, "threshold": self.threshold, "whole_numbers": self._whole_numbers}
         files.write_settings(folder, settings, self._columns)

@@ -37,6 +37,7 @@ EXAMPLES = {
     "serve": "glocal serve model --feedback corrections",
     "info": "glocal info model",
     "threshold": "glocal threshold model dev.jsonl --precision 0.8",
+    "push": "glocal push model --to /shared/models/subjects --licence cc-by-4.0",
     "export": "glocal export model --to onnx --int8 --dev dev.jsonl",
     "labels": "glocal labels add model new-labels.jsonl --examples new.jsonl",
     "labels add": "glocal labels add model new-labels.jsonl --examples new.jsonl",

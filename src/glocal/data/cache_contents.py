@@ -20,6 +20,7 @@ CACHE_KINDS = {
     "encoders": "downloaded encoders",
     "jobs": "inputs of processes that fit models",
     "label-text": "encoded label names",
+    "models": "models from the Hugging Face hub",
     "sparse": "features of the linear model of words",
     "scopes": "labels suggested by similar texts",
     "text-vectors": "texts as mean word vectors",

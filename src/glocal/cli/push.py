@@ -1,0 +1,34 @@
+"""`glocal push`: a model copied to a folder, or pushed to the Hugging Face hub."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from glocal.cli import console
+from glocal.cli.options import Model
+from glocal.cli.parameters import option
+
+app = typer.Typer()
+
+
+@app.command()
+def push(
+    model: Model,
+    *,
+    to: Annotated[str, option("Folder, or hub id such as owner/name.", metavar="FOLDER|HUB-ID")],
+    licence: Annotated[
+        str | None, option("Licence for the card, such as apache-2.0.", metavar="NAME")
+    ] = None,
+    private: Annotated[bool, option("Make a new repository private.", "--private")] = False,
+    overwrite: Annotated[bool, option("Replace an existing folder.", "--overwrite")] = False,
+) -> None:
+    """Share a model with its card: in a folder, or on the Hugging Face hub.
+
+    `Tagger.from_pretrained` and `glocal predict` use it from there.
+    """
+    from glocal.storage.hub import push_model
+
+    place = push_model(model, to, licence=licence, private=private, overwrite=overwrite)
+    console.note(f"Pushed {model} to {place}.")
