@@ -80,6 +80,9 @@ def measure(predictor, texts, *, callers, largest, seconds):
         thread.join()
     elapsed = time.perf_counter() - start
     batcher.close()
+    for thread in threading.enumerate():  # a worker must not end together with the program
+        if thread.name == "glocal-batcher":
+            thread.join()
     every = sorted(t for own in times for t in own)
     return SimpleNamespace(
         rate=len(every) / elapsed,

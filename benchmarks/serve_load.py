@@ -112,7 +112,8 @@ def measure_throughput(arguments, folder, script):
                 for kind, server in turns:
                     wait_until_idle(batched, single)
                     found = wrk(server, script, connections=connections, seconds=arguments.seconds)
-                    rounds.setdefault((kind, connections), []).append(found)
+                    if found["requests"] > 1:  # a machine that stood still measures nothing
+                        rounds.setdefault((kind, connections), []).append(found)
     rate = {key: max(r["requests"] / r["seconds"] for r in own) for key, own in rounds.items()}
     median = {key: min(r["p50"] for r in own) for key, own in rounds.items()}
     for key, own in sorted(rounds.items(), key=str):
