@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glocal.data.corpus import Corpus
-from glocal.errors import DataError, ModelError
+from glocal.errors import DataError, Interrupted, ModelError, Remedy
 from glocal.predict.predictor import Predictor
 from glocal.storage.integrity import model_integrity
 from glocal.storage.model_directory import load_model, read_history, read_labels
@@ -160,6 +160,21 @@ def test_network_needs_training_texts(tmp_path, monkeypatch):
     path = train_tiny(RECIPES["mixture"], tmp_path / "model", corpus=TRAIN, dev=DEV).path
     with pytest.raises(ModelError, match="without them it would forget"):
         continue_training(path, CORRECTIONS)
+
+
+def test_stopped_training_says_that_nothing_changed(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+    path = train_tiny(RECIPES["mixture"], tmp_path / "model", corpus=TRAIN, dev=DEV).path
+    before = files(path)
+
+    def stopped(run):
+        raise Interrupted("stopped at step 1", remedies=[Remedy("resume", "continue")])
+
+    monkeypatch.setattr("glocal.update.further_steps.train_system", stopped)
+    with pytest.raises(Interrupted, match="the model is as it was") as found:
+        continue_training(path, CORRECTIONS, train=TRAIN)
+    assert "resume" not in str(found.value)
+    assert files(path) == before
 
 
 def test_texts_without_labels_are_refused(words):

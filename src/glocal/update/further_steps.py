@@ -10,7 +10,7 @@ import numpy as np
 
 from glocal.config.resolve import ResolvedRecipe
 from glocal.data.corpus import Corpus
-from glocal.errors import ModelError
+from glocal.errors import Interrupted, ModelError
 from glocal.ranking.ranker import Ranker
 from glocal.storage.model_directory import StoredModel
 from glocal.systems.mixture_ensemble import mixtures_of
@@ -46,6 +46,7 @@ def trained_further(
         listener: Receives progress events.
 
     Raises:
+        Interrupted: It was stopped; nothing is kept.
         ModelError: No training texts are given, or the labels of such a system cannot be changed.
     """
     if change.train is None or not len(change.train):
@@ -75,7 +76,12 @@ def trained_further(
                 context=context,
                 continues=True,
             )
-            train_system(run)
+            try:
+                train_system(run)
+            except Interrupted as error:
+                raise Interrupted(
+                    "stopped; the model is as it was, and nothing of the texts is learnt"
+                ) from error
             mixture.cpu().eval()
     return system
 
