@@ -67,7 +67,7 @@ def taught(recipe, corpus, labels, table=None):
 
     vectors = word_vectors(recipe, corpus, table)
     inputs = FitInputs(recipe, corpus, labels, table, vectors)
-    companions = Companions([Teacher.fit(inputs)] if Teacher.is_used_by(recipe) else [])
+    companions = Companions([Teacher.fit(inputs)] if recipe.uses_teacher else [])
     starts = companions.label_vectors()
     texts = label_texts(labels, table) if recipe.uses_label_text else None
     return LabelStatistics(labels.counts, labels.n_documents, starts, texts), vectors, companions

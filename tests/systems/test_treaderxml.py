@@ -8,7 +8,6 @@ import pytest
 import torch
 from scipy.special import logit
 
-from glocal.companions.teacher.teacher_model import Teacher
 from glocal.config import load_recipe
 from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
@@ -125,7 +124,7 @@ def test_votes_count_towards_the_scores_of_their_labels():
 @pytest.mark.parametrize("number", range(8))
 def test_the_teacher_is_seen_where_the_configuration_has_one(number):
     built = Built(f"reader.configuration={number}")
-    assert len(built.companions) == Teacher.is_used_by(built.system.recipe) == (0 < number < 7)
+    assert len(built.companions) == built.system.recipe.uses_teacher == (0 < number < 7)
     before = built.scores()
     rows = len(built.corpus)
     built.extra = {

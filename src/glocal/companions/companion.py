@@ -69,11 +69,6 @@ class Companion(ABC):
 
     @classmethod
     @abstractmethod
-    def is_used_by(cls, recipe: Recipe) -> bool:
-        """Return whether an expert of the recipe reads this companion."""
-
-    @classmethod
-    @abstractmethod
     def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> Self:
         """Fit the companion on the training texts."""
 

@@ -1,4 +1,4 @@
-"""The companions of one model, handled as a list. A new companion is one line in `COMPANIONS`."""
+"""The companions of one model, handled as a list. A new one is two lines in `companions_of`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glocal.companions.companion import Arrays, Companion, FitInputs
-from glocal.companions.sparse.sparse_companion import SparseCompanion
-from glocal.companions.teacher.teacher_model import Teacher
 from glocal.config import Recipe
+from glocal.config.expert_names import SPARSE_EXPERT
 from glocal.progress import Progress, StagedProgress
 
 if TYPE_CHECKING:
@@ -23,12 +22,19 @@ if TYPE_CHECKING:
     from glocal.vocabulary.label_space import LabelSpace
     from glocal.vocabulary.label_table import LabelTable
 
-COMPANIONS: tuple[type[Companion], ...] = (Teacher, SparseCompanion)
-
 
 def companions_of(recipe: Recipe) -> list[type[Companion]]:
-    """Return the companions that a recipe's experts read."""
-    return [kind for kind in COMPANIONS if kind.is_used_by(recipe)]
+    """Return the companions that a recipe's experts read; the others are not imported."""
+    kinds: list[type[Companion]] = []
+    if recipe.uses_teacher:
+        from glocal.companions.teacher.teacher_model import Teacher
+
+        kinds.append(Teacher)
+    if SPARSE_EXPERT in recipe.experts:
+        from glocal.companions.sparse.sparse_companion import SparseCompanion
+
+        kinds.append(SparseCompanion)
+    return kinds
 
 
 def word_vectors(

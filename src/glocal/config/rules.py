@@ -23,7 +23,6 @@ from glocal.config.expert_names import (
 from glocal.config.published_systems import CLUSTERS, MIXTURE, PUBLISHED_SYSTEMS, PublishedSystem
 from glocal.config.settings import NO_ENCODER, Recipe
 from glocal.errors import ConfigError, did_you_mean
-from glocal.metrics.metric_names import parse_metric_name
 
 _SUM_TOLERANCE = 1e-6
 
@@ -128,6 +127,8 @@ def _experts(recipe: Recipe, facts: EncoderFacts | None) -> Iterator[str]:
 
 
 def _training(recipe: Recipe) -> Iterator[str]:
+    from glocal.metrics.metric_names import parse_metric_name
+
     try:
         parse_duration(recipe.train.budget)
     except ConfigError as error:

@@ -15,7 +15,6 @@ from glocal.config import Recipe
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError
 from glocal.predict.collate import collate
-from glocal.predict.explain import TagExplanation, expert_parts, prior_log_odds, tag_spans
 from glocal.predict.predict_options import allowed_labels, check_unicode, label_positions
 from glocal.predict.topk_documents import score_documents
 from glocal.progress import Progress
@@ -28,6 +27,7 @@ from glocal.vocabulary.label_space import LabelSpace
 if TYPE_CHECKING:
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
     from glocal.predict.evaluation import EvaluationReport
+    from glocal.predict.explain import TagExplanation
     from glocal.predict.text_reading import TextReading
     from glocal.vocabulary.bands import Bands
 
@@ -296,6 +296,8 @@ class Predictor:
             >>> best.id, best.spans_of()[0].text
             ('fruit', 'apple')
         """
+        from glocal.predict.explain import TagExplanation, expert_parts, prior_log_odds, tag_spans
+
         self.check_k(k)
         check_unicode([text])
         wanted = None if labels is None else label_positions(self.labels, labels, "labels")

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from glocal.arrays import Floats, Floats32
 from glocal.log_odds import log_odds, log_terms, sigmoid
-from glocal.metrics.ranking import judge
 from glocal.ranking.calibration_curve import CalibrationCurve, fit_curve, summed_pairs
 from glocal.ranking.predictions import Predictions
 
@@ -120,6 +119,8 @@ class CalibrationPairs:
             skip: Number of the best labels of each document to leave out.
             weight: Number of documents each of these documents represents.
         """
+        from glocal.metrics.ranking import judge
+
         judged = judge(predictions.indices[:, skip:], gold)
         scores = judged.kept_scores(predictions.scores[:, skip:])
         filled = judged.indices >= 0

@@ -3,6 +3,10 @@
 The curve is linear between knots. Its heights minimise the log loss over all (document, label)
 pairs of held-out documents, so that near every knot, and in all, the probabilities sum to the
 number of gold labels. The curve rises everywhere, which keeps the order of labels.
+
+A label's rank in its document also counts: of two labels with one score, the one that ranks higher
+is more often right. How much depends on the score, so every knot has a factor for the logarithm of
+the rank, beyond the usual one of labels with this score; they are fitted together with the curve.
 """
 
 from __future__ import annotations
@@ -20,11 +24,11 @@ from glocal.log_odds import sigmoid
 _FEWEST_HITS = 20  # gold labels between neighbouring knots, so that their heights mean something
 _MOST_KNOTS = 30
 _BIN = 0.01  # width of the bins of log-odds that are distinguished
-_RANK_SLOPES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
 _STEP = 0.5  # distance of knots in observed log-odds
 _LEAST_SLOPE = 0.02  # the curve rises at least this much per unit of log-odds
 _PRIOR = 0.25  # pull of each height towards leaving scores as they are
 _SMOOTHNESS = 1.0  # penalty on bends, in units of the log loss of one pair
+_RANK_PRIOR = 1.0  # pull of each effect of a rank towards none
 _NEWTON_STEPS = 60
 _ENOUGH_HITS, _LARGEST_SHIFT = 50, 0.5  # for a last correction of the sum of probabilities
 
@@ -36,19 +40,28 @@ class CalibrationCurve:
     Attributes:
         knots: Log-odds of the model, rising.
         heights: Calibrated log-odds at the knots, rising.
-        rank_slope: Factor of ln(rank), which is subtracted from the log-odds first. Of two labels
-            with one score, the one that ranks higher in its document is more often right.
+        rank_slopes: Factors of ln(rank), beyond the usual one, at the knots, not below 0; the
+            product is subtracted from the calibrated log-odds. Empty where ranks do not count.
+        usual_ranks: The mean ln(rank) of labels near each knot.
+        rank_slope: Factor of ln(rank), which is subtracted from the model's log-odds; models of
+            earlier versions have it instead.
     """
 
     knots: tuple[float, ...]
     heights: tuple[float, ...]
+    rank_slopes: tuple[float, ...] = ()
+    usual_ranks: tuple[float, ...] = ()
     rank_slope: float = 0.0
 
     def __post_init__(self) -> None:
-        x, y = np.array(self.knots), np.array(self.heights)
+        x, y, by_rank = np.array(self.knots), np.array(self.heights), self.rank_slopes
+        means = self.usual_ranks
         rising = len(x) == len(y) >= 2 and bool((np.diff(x) > 0).all() and (np.diff(y) > 0).all())
         if not rising or not np.isfinite([*x, *y]).all() or not self.rank_slope >= 0:
             raise ValueError(f"a calibration needs rising knots and heights, not {self}")
+        complete = len(by_rank) == len(means) and len(means) in (0, len(x))
+        if not complete or not np.isfinite([*by_rank, *means]).all() or min(by_rank, default=0) < 0:
+            raise ValueError(f"each knot needs a rank and its slope, which is not below 0: {self}")
 
     def __call__(
         self, log_odds: NDArray[np.floating], ranks: NDArray[np.floating] | float = 1.0
@@ -63,12 +76,19 @@ class CalibrationCurve:
         values = np.asarray(log_odds, dtype=np.float64) - self.rank_slope * np.log(ranks)
         place = np.clip(np.searchsorted(x, values) - 1, 0, len(x) - 2)
         slope = np.diff(y) / np.diff(x)
-        return np.asarray(y[place] + slope[place] * (values - x[place]))
+        found = y[place] + slope[place] * (values - x[place])
+        if self.rank_slopes:
+            usual = np.interp(values, x, self.usual_ranks)
+            found = found - np.interp(values, x, self.rank_slopes) * (np.log(ranks) - usual)
+        return np.asarray(found)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the values to store."""
-        curve = {"knots": list(self.knots), "heights": list(self.heights)}
-        return {**curve, "rank_slope": self.rank_slope}
+        names = ("knots", "heights", "rank_slopes", "usual_ranks")
+        return {
+            **{name: list(getattr(self, name)) for name in names},
+            "rank_slope": self.rank_slope,
+        }
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CalibrationCurve:
@@ -76,6 +96,8 @@ class CalibrationCurve:
         return cls(
             tuple(map(float, mapping["knots"])),
             tuple(map(float, mapping["heights"])),
+            tuple(map(float, mapping.get("rank_slopes", ()))),
+            tuple(map(float, mapping.get("usual_ranks", ()))),
             float(mapping["rank_slope"]),
         )
 
@@ -103,24 +125,57 @@ def fit_curve(
     if not 0 < gold.sum() < w.sum():
         return None
     if ranks is None:
-        return _fit(x, gold, w, 0.0)[0]
+        x, gold, w = summed_pairs(x, gold, w)
+        knots = _knots(x, gold, w)
+        return _fit(knots, _hats(x, knots), gold, w)
+    knots = _knots(*summed_pairs(x, gold, w))
     log_ranks = np.log(np.asarray(ranks, dtype=np.float64))
-    fits = [_fit(x - slope * log_ranks, gold, w, slope) for slope in _RANK_SLOPES]
-    return min(fits, key=lambda fit: fit[1])[0]
+    return _fit(knots, _hats(x, knots), gold, w, log_ranks)
 
 
 def _fit(
-    x: Floats, gold: Floats, weights: Floats, rank_slope: float
-) -> tuple[CalibrationCurve, float]:
-    """Return the best curve for log-odds that ranks are already subtracted from, and its loss."""
-    x, gold, weights = summed_pairs(x, gold, weights)
-    knots = _knots(x, gold, weights)
-    basis = _hats(x, knots)
-    heights = _heights(knots, basis, gold, weights)
-    logits = basis @ heights
-    # A slope has to gain something: a handful of documents must not decide for one.
-    loss = float(weights @ np.logaddexp(0.0, logits) - gold @ logits) + 2.0 * (rank_slope > 0)
-    return CalibrationCurve(tuple(knots.tolist()), tuple(heights.tolist()), rank_slope), loss
+    knots: Floats, basis: Floats, gold: Floats, weights: Floats, log_ranks: Floats | None = None
+) -> CalibrationCurve:
+    """Return the curve with the best heights, and the best effects of ranks where they are given.
+
+    Args:
+        knots: The knots, (k,).
+        basis: Weight of each knot's height at each pair, (n, k).
+        gold: Gold labels among the pairs, (n,).
+        weights: Number of pairs, (n,).
+        log_ranks: Logarithm of the rank of each, (n,).
+    """
+    count, near = len(knots), basis.T @ weights
+    columns, penalty, usual, means = basis, _height_penalty(knots), knots, np.zeros(0)
+    if log_ranks is not None:
+        means = basis.T @ (weights * log_ranks) / np.maximum(near, 1e-9)
+        columns = np.concatenate([basis, basis * (basis @ means - log_ranks)[:, None]], axis=1)
+        bends = np.diff(np.eye(count), 2, axis=0)
+        penalty = np.zeros((2 * count, 2 * count))
+        penalty[:count, :count] = _height_penalty(knots)
+        penalty[count:, count:] = _SMOOTHNESS * bends.T @ bends + _RANK_PRIOR * np.eye(count)
+        usual = np.concatenate([knots, np.zeros(count)])
+    rates = (basis.T @ gold + 0.5) / (near + 1.0)
+    start = usual.copy()
+    start[:count] = np.log(rates / (1.0 - rates))
+    used = np.ones(len(usual), dtype=bool)
+    found = np.zeros(len(usual))
+    while True:
+        part = penalty[np.ix_(used, used)]
+        found[used] = _minimise(columns[:, used], gold, weights, part, usual[used], start[used])
+        negative = (found < 0) & (np.arange(len(found)) >= count)
+        if not negative.any():
+            break
+        # It would raise labels for ranking lower: it is set to 0 and the rest fitted again.
+        found[negative], used = 0.0, used & ~negative
+    # The nearest rising heights, each as firm as the pairs around it make it.
+    p = sigmoid(columns @ found)
+    firmness = basis.T @ (weights * p * (1.0 - p)) + 1e-9
+    least = _LEAST_SLOPE * (knots - knots[0])
+    found[:count] = _isotonic(found[:count] - least, firmness) + least
+    heights = found[:count] + _shift(columns @ found, float(gold.sum()), weights)
+    parts = (knots, heights, found[count:], means)
+    return CalibrationCurve(*(tuple(part.tolist()) for part in parts))
 
 
 def summed_pairs(x: Floats, gold: Floats, weights: Floats) -> tuple[Floats, ...]:
@@ -173,39 +228,41 @@ def _hats(x: Floats, knots: Floats) -> Floats:
     return basis
 
 
-def _heights(knots: Floats, basis: Floats, gold: Floats, weights: Floats) -> Floats:
-    """Minimise the log loss over the heights by Newton's method, then make them rise."""
-    near_gold, near = basis.T @ gold, basis.T @ weights
-    rates = (near_gold + 0.5) / (near + 1.0)
-    heights = np.log(rates / (1.0 - rates))
-    bend = _bends(knots)
-    best, step = np.inf, np.zeros(len(knots))
+def _height_penalty(knots: Floats) -> Floats:
+    """Return the quadratic form of bends and of the distance from leaving scores as they are."""
+    bends = _bends(knots)
+    # Leaving scores as they are has no bends, so both may be taken of the distance to it.
+    return np.asarray(_SMOOTHNESS * bends.T @ bends + _PRIOR * np.eye(len(knots)))
+
+
+def _minimise(
+    columns: Floats,
+    gold: Floats,
+    weights: Floats,
+    penalty: Floats,
+    usual: Floats,
+    start: Floats,
+) -> Floats:
+    """Minimise log loss and penalty over the coefficients of the columns, by Newton's method."""
+
+    def value(coefficients: Floats) -> float:
+        logits, away = columns @ coefficients, coefficients - usual
+        return float(weights @ np.logaddexp(0.0, logits) - gold @ logits + away @ penalty @ away)
+
+    found, best = start, value(start)
     for _ in range(_NEWTON_STEPS):
-        logits = basis @ heights
-        bending = bend @ heights
-        away = heights - knots
-        value = float(weights @ np.logaddexp(0.0, logits) - gold @ logits)
-        value += float(_SMOOTHNESS * bending @ bending + _PRIOR * away @ away)
-        if value > best:  # too far: take half of the last step back
-            step /= 2
-            heights = heights - step
-            continue
-        if best - value < 1e-9 * value:
-            break
-        best = value
-        p = sigmoid(logits)
-        gradient = basis.T @ (weights * p - gold)
-        gradient += 2 * _SMOOTHNESS * bend.T @ bending + 2 * _PRIOR * away
-        curvature = (basis * (weights * p * (1.0 - p))[:, None]).T @ basis
-        curvature += 2 * _SMOOTHNESS * bend.T @ bend + 2 * _PRIOR * np.eye(len(knots))
+        p = sigmoid(columns @ found)
+        gradient = columns.T @ (weights * p - gold) + 2 * penalty @ (found - usual)
+        curvature = (columns * (weights * p * (1.0 - p))[:, None]).T @ columns + 2 * penalty
         step = np.asarray(-np.linalg.solve(curvature, gradient))
-        heights = heights + step
-    # The nearest rising heights, each as firm as the pairs around it make it.
-    p = sigmoid(basis @ heights)
-    firmness = basis.T @ (weights * p * (1.0 - p)) + 1e-9
-    least = _LEAST_SLOPE * (knots - knots[0])
-    rising = _isotonic(heights - least, firmness) + least
-    return np.asarray(rising + _shift(basis @ rising, float(gold.sum()), weights))
+        after = value(found + step)
+        while after > best and np.abs(step).max() > 1e-9:  # too far
+            step /= 2
+            after = value(found + step)
+        gained, found, best = best - after, found + step, after
+        if gained < 1e-9 * abs(after):
+            break
+    return np.asarray(found)
 
 
 def _shift(logits: Floats, total: float, weights: Floats) -> float:

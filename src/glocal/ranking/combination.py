@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.log_odds import sigmoid
-from glocal.ranking.logistic import fit_logistic
-from glocal.ranking.pool import Pool
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from glocal.ranking.pool import Pool
 
 _LARGEST = 100.0  # a weight of 0 would turn infinite log-odds into NaN
 _PENALTY = 1e-4  # keeps the weights finite where two experts always agree
@@ -106,6 +106,8 @@ def fit_weights(pool: Pool, gold: Any) -> Combination | None:
     Returns:
         `None` where nothing can be learnt: no pooled label is gold, or every one is.
     """
+    from glocal.ranking.logistic import fit_logistic
+
     rows = np.diff(gold.indptr) > 0
     used = pool.filled[rows]
     outcomes = pool.hits(gold)[rows][used].astype(np.float64)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,9 @@ from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
 from glocal.data.stored_arrays import check_range, read_columns
 from glocal.errors import DataError
-from glocal.vocabulary.label_table import LabelTable
+
+if TYPE_CHECKING:
+    from glocal.vocabulary.label_table import LabelTable
 
 SCHEMA = pa.schema(
     [

@@ -9,69 +9,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.platt import Scaling, frequency_terms
+from glocal.companions.sparse.platt import frequency_terms
 from glocal.companions.sparse.solver import START_BIAS, Positives, TextProducts, solve_block
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 from glocal.companions.sparse.threads import ordered_map
+from glocal.companions.sparse.training_memory import LabelledTexts, Scaling
 from glocal.config import SparseConfig
 
 REPLAYED = 1000  # training texts that take part, or as many as there are further texts
 _RIVALS = 5  # best labels of a text that learn where they do not belong
 _ITERATIONS = 6
 _SMALL = 0.2  # changes of weights below this share of the threshold are dropped
-
-
-@dataclass(frozen=True)
-class LabelledTexts:
-    """Features and labels of texts.
-
-    Args:
-        features: (n, F) float32 CSR matrix.
-        gold: (n, L) CSR matrix of ones.
-    """
-
-    features: Any
-    gold: Any
-
-    def __len__(self) -> int:
-        return int(self.features.shape[0])
-
-    def take(self, rows: NDArray[np.int64]) -> LabelledTexts:
-        """Return some of the texts."""
-        return LabelledTexts(self.features[rows], self.gold[rows])
-
-    def of_labels(self, count: int) -> LabelledTexts:
-        """Return the texts with the first labels alone."""
-        return LabelledTexts(self.features, self.gold[:, :count])
-
-    def with_labels(self, columns: Any, n_new: int) -> LabelledTexts:
-        """Return the texts with other labels; they have none of the new ones.
-
-        Args:
-            columns: (L, kept) CSR matrix of shares, see `LabelChange`.
-            n_new: Number of labels after those.
-        """
-        from scipy.sparse import csr_matrix, hstack
-
-        kept = (self.gold @ columns).tocsr()
-        kept.data[:] = 1
-        none = csr_matrix((len(self), n_new), dtype=np.float32)
-        return LabelledTexts(self.features, hstack([kept, none], format="csr", dtype=np.float32))
-
-    def joined(self, others: LabelledTexts) -> LabelledTexts:
-        """Return these texts and others after them."""
-        from scipy.sparse import vstack
-
-        return LabelledTexts(
-            vstack([self.features, others.features], format="csr"),
-            vstack([self.gold, others.gold], format="csr"),
-        )
 
 
 def learn_texts(

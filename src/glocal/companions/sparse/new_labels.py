@@ -16,52 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.further_texts import LabelledTexts
 from glocal.companions.sparse.label_profiles import label_profiles
-from glocal.companions.sparse.platt import Scaling, frequency_terms
+from glocal.companions.sparse.platt import frequency_terms
 from glocal.companions.sparse.solver import Positives, TextProducts, solve_block
 from glocal.companions.sparse.sparse_scoring import LinearScorer
+from glocal.companions.sparse.training_memory import TrainingMemory
 from glocal.companions.sparse.unseen_labels import name_scores
 from glocal.companions.sparse.vectoriser import Vectoriser
 from glocal.config import SparseConfig
-
-
-@dataclass(frozen=True)
-class TrainingMemory:
-    """The part of its training that a model keeps, to fit labels that are added later.
-
-    Args:
-        margins: Scaling of the trained labels' margins.
-        names: Scaling of name matches of labels without texts.
-        n_texts: Number of training texts.
-        sample: Features of a sample of them, and their labels; it may be empty.
-        has_labels: Whether the labels are known; older models keep the features alone.
-    """
-
-    margins: Scaling
-    names: Scaling
-    n_texts: int
-    sample: LabelledTexts
-    has_labels: bool = True
-
-    def with_labels(self, columns: Any, n_new: int) -> TrainingMemory:
-        """Return the memory after a change of the labels; see `LabelChange`."""
-        return replace(self, sample=self.sample.with_labels(columns, n_new))
-
-    def with_texts(self, texts: LabelledTexts, *, size: int) -> TrainingMemory:
-        """Return the memory after further texts were learnt, each text as likely kept as others.
-
-        Args:
-            texts: The further texts.
-            size: Number of texts to keep.
-        """
-        total = self.n_texts + len(texts)
-        n_new = min(len(texts), max(size - len(self.sample), round(size * len(texts) / total)))
-        rng = np.random.default_rng([total, 4])
-        old = rng.permutation(len(self.sample))[: max(0, size - n_new)]
-        new = rng.permutation(len(texts))[: min(n_new, size)]
-        kept = self.sample.take(np.sort(old)).joined(texts.take(np.sort(new)))
-        return replace(self, n_texts=total, sample=kept)
 
 
 def sample_rows(n_texts: int, size: int, *, seed: int) -> NDArray[np.int64]:

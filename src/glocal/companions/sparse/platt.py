@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
+from glocal.companions.sparse.training_memory import Scaling
 from glocal.log_odds import sigmoid
 
 BEST_LABELS = 20
@@ -53,23 +54,6 @@ def held_out_texts(labels: Any, *, seed: int) -> NDArray[np.int64]:
             left[own] -= 1
             chosen.append(text)
     return np.sort(np.array(chosen, dtype=np.int64))
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """Turns margins into log-odds.
-
-    Args:
-        slope: Factor of the margin.
-        shift: Constant added to it.
-        likeness: Factor of the likeness to a label's mean text.
-        frequency: Factors of the logarithm of a label's texts and its square.
-    """
-
-    slope: float
-    shift: float
-    likeness: float = 0.0
-    frequency: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ from glocal.companions.companion import (
 )
 from glocal.companions.sparse.sparse_files import FORMAT
 from glocal.companions.sparse.sparse_model import SparseModel
-from glocal.config import Recipe
-from glocal.config.expert_names import SPARSE_EXPERT
 from glocal.data.cache import cached
 from glocal.errors import ModelError
 from glocal.log_odds import log_odds
@@ -59,11 +57,6 @@ class SparseCompanion(Companion):
     counts: np.ndarray
     n_documents: int = 0
     n_added: int = 0
-
-    @classmethod
-    def is_used_by(cls, recipe: Recipe) -> bool:
-        """Return whether the recipe has the expert `S`."""
-        return SPARSE_EXPERT in recipe.experts
 
     @classmethod
     def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> SparseCompanion:

@@ -25,10 +25,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glocal.companions.sparse.further_texts import LabelledTexts
-from glocal.companions.sparse.new_labels import TrainingMemory
-from glocal.companions.sparse.platt import Scaling
+from glocal.companions.sparse.sparse_rows import SparseRows
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer
+from glocal.companions.sparse.training_memory import LabelledTexts, Scaling, TrainingMemory
 from glocal.companions.sparse.vectoriser import Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
 from glocal.config import SparseConfig
@@ -182,13 +181,9 @@ def _read_memory(source: Path, about: dict[str, Any]) -> TrainingMemory | None:
     kept = about.get("memory")
     if kept is None:
         return None
-    from scipy.sparse import csr_matrix
-
     features = _read_matrix(source, "sample", (kept["n_sample"], about["n_features"]))
     shape, has_labels = (kept["n_sample"], about["n_labels"]), bool(kept.get("has_labels"))
-    gold = csr_matrix(shape, dtype=np.float32)
-    if has_labels:
-        gold = _read_matrix(source, "sample-labels", shape)
+    gold = _read_matrix(source, "sample-labels", shape) if has_labels else _empty(shape)
     sample = LabelledTexts(features, gold)
     margins, names = (_scaling(kept[name]) for name in ("margins", "names"))
     return TrainingMemory(margins, names, int(kept["n_texts"]), sample, has_labels)
@@ -200,18 +195,21 @@ def _scaling(stored: dict[str, Any]) -> Scaling:
     return Scaling(slope, shift, likeness, (logs, squares))
 
 
-def _read_matrix(source: Path, name: str, shape: tuple[int, int]) -> Any:
-    from scipy.sparse import csr_matrix
+def _empty(shape: tuple[int, int]) -> SparseRows:
+    return SparseRows(
+        np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(shape[0] + 1, np.int32), shape
+    )
 
+
+def _read_matrix(source: Path, name: str, shape: tuple[int, int]) -> SparseRows:
     bounds = read_array(source / f"{name}-indptr.npy", _MATRIX["indptr"])
     if len(bounds) != shape[0] + 1:
         raise ValueError(f"{name}-indptr.npy has {len(bounds)} values; expected {shape[0] + 1}")
-    matrix = csr_matrix(shape, dtype=np.float32)
-    # Set one by one: the constructor would read, and perhaps copy, every page of the files.
-    matrix.data = read_array(source / f"{name}-data.npy", _MATRIX["data"], mapped="r")
-    matrix.indices = read_array(source / f"{name}-indices.npy", _MATRIX["indices"], mapped="r")
     # scipy wants both kinds of indices of one type; the mapped one must not be copied.
-    matrix.indptr = bounds if bounds.max() > np.iinfo(np.int32).max else bounds.astype(np.int32)
+    narrow = bounds if bounds.max() > np.iinfo(np.int32).max else bounds.astype(np.int32)
+    data = read_array(source / f"{name}-data.npy", _MATRIX["data"], mapped="r")
+    indices = read_array(source / f"{name}-indices.npy", _MATRIX["indices"], mapped="r")
+    matrix = SparseRows(data, indices, narrow, shape)
     check_csr(name, matrix)
     check_finite(f"{name}-data.npy", matrix.data)
     return matrix

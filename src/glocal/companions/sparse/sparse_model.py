@@ -14,35 +14,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.further_texts import REPLAYED, LabelledTexts, learn_texts
-from glocal.companions.sparse.label_profiles import label_profiles
-from glocal.companions.sparse.new_labels import (
-    TrainingMemory,
-    fit_new_labels,
-    sample_rows,
-)
-from glocal.companions.sparse.platt import LabelEvidence, Scaling, calibrate, held_out_texts
 from glocal.companions.sparse.sparse_files import read_model, write_model
+from glocal.companions.sparse.sparse_rows import as_csr
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
-from glocal.companions.sparse.sparse_training import LinearTrainer
 from glocal.companions.sparse.threads import n_threads
-from glocal.companions.sparse.unseen_labels import score_unseen
+from glocal.companions.sparse.training_memory import LabelledTexts, Scaling, TrainingMemory
 from glocal.companions.sparse.vectoriser import Vectoriser, settled
-from glocal.companions.sparse.word_weights import Contribution, contributions
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError, ModelError, Remedy
 from glocal.log_odds import sigmoid
 from glocal.progress import StagedProgress
-from glocal.vocabulary.label_change import LabelChange
-from glocal.vocabulary.label_families import label_families
-from glocal.vocabulary.label_space import LabelSpace
-from glocal.vocabulary.label_text import name_forms, telling_name
+
+if TYPE_CHECKING:
+    from glocal.companions.sparse.word_weights import Contribution
+    from glocal.vocabulary.label_change import LabelChange
+    from glocal.vocabulary.label_space import LabelSpace
 
 _GIVE_TEXTS = "; give the texts it was trained on as well"
 _LARGEST_LOGIT = np.float32(16)
@@ -93,6 +85,15 @@ class SparseModel:
         Raises:
             DataError: No text has a word that is a feature.
         """
+        # Imported here, like all that only training needs: prediction starts sooner without it.
+        from glocal.companions.sparse.label_profiles import label_profiles
+        from glocal.companions.sparse.new_labels import sample_rows
+        from glocal.companions.sparse.platt import LabelEvidence, calibrate, held_out_texts
+        from glocal.companions.sparse.sparse_training import LinearTrainer
+        from glocal.companions.sparse.unseen_labels import score_unseen
+        from glocal.vocabulary.label_families import label_families
+        from glocal.vocabulary.label_text import name_forms
+
         config = config or SparseConfig()
         threads = n_threads(threads)
         vectoriser, features = Vectoriser.fit(train, config, threads=threads, progress=progress)
@@ -172,7 +173,7 @@ class SparseModel:
             their probabilities (n, k) float32, 0 there.
         """
         threads = n_threads(threads)
-        features = self.vectoriser.transform(texts, threads=threads)
+        features = self.vectoriser.rows(texts, threads=threads)
         indices, logits = top_labels(self.scorer, features, k, allowed=allowed, threads=threads)
         if prior is not None:
             for row in np.flatnonzero(np.diff(features.indptr) == 0):
@@ -197,12 +198,12 @@ class SparseModel:
             kept = columns.argmax(axis=0)  # the label with the largest share
             groups = replace(groups, of=groups.of[np.asarray(kept).ravel()])
         scorer = LinearScorer(
-            (self.scorer.weights @ columns).tocsr(),
+            (as_csr(self.scorer.weights) @ columns).tocsr(),
             np.asarray(self.scorer.biases @ columns, dtype=np.float32),
             groups,
         )
         if memory is not None:
-            memory = memory.with_labels(columns, change.n_new)
+            memory = memory.as_csr().with_labels(columns, change.n_new)
         if change.n_new or change.continues:
             known = self._known(memory, change)
             examples = LabelledTexts(
@@ -228,6 +229,9 @@ class SparseModel:
                 "the model was written by an earlier version and lacks what changes need; train it "
                 "again"
             )
+        from glocal.companions.sparse.further_texts import REPLAYED
+        from glocal.companions.sparse.new_labels import sample_rows
+
         most = max(REPLAYED, change.n_examples) if change.continues else _GIVEN_TEXTS
         if change.train is not None:
             given = change.train.take(sample_rows(len(change.train), most, seed=0))
@@ -255,6 +259,8 @@ class SparseModel:
         known: TrainingMemory,
     ) -> LinearScorer:
         """Return the scorer of the labels that stay after they have learnt the examples."""
+        from glocal.companions.sparse.further_texts import learn_texts
+
         n_old = scorer.n_labels
         return learn_texts(
             scorer,
@@ -271,6 +277,9 @@ class SparseModel:
         return self.vectoriser.transform(texts, threads=n_threads(0))
 
     def _fit_new(self, change: LabelChange, examples: Any, memory: TrainingMemory) -> LinearScorer:
+        from glocal.companions.sparse.new_labels import fit_new_labels
+        from glocal.vocabulary.label_text import name_forms, telling_name
+
         new = range(len(change.after) - change.n_new, len(change.after))
         forms = name_forms(change.after)
         return fit_new_labels(
@@ -294,6 +303,8 @@ class SparseModel:
             Words and word pairs with a weight, strongest first. Their weights and the label's bias
             add up to its log-odds.
         """
+        from glocal.companions.sparse.word_weights import contributions
+
         return contributions(self.vectoriser, partial(self.scorer.label_weights, label), text)
 
     def save(self, folder: str | Path) -> None:
@@ -314,6 +325,8 @@ def _name_features(vectoriser: Vectoriser, labels: LabelSpace, config: SparseCon
     """Return (F, L) features of the labels' names; None where names do not count."""
     if not config.name_weight:
         return None
+    from glocal.vocabulary.label_text import telling_name
+
     # The name of a label without one is its id; a number in a text hardly means that label.
     return vectoriser.transform([telling_name(name) for name in labels.names]).T.tocsc()
 

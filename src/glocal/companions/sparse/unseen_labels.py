@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.label_profiles import label_profiles
-from glocal.companions.sparse.platt import BEST_LABELS, Scaling, fit_scaling
+from glocal.companions.sparse.platt import BEST_LABELS, fit_scaling
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+from glocal.companions.sparse.training_memory import Scaling
 from glocal.companions.sparse.vectoriser import PIECES, STEMS, TITLE, Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
 from glocal.log_odds import sigmoid

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.sparse_rows import SparseRows, as_csr
 from glocal.companions.sparse.spool import WordSpool
 from glocal.companions.sparse.stems import stemmed, stems_of
 from glocal.companions.sparse.threads import ordered_map
@@ -137,13 +138,17 @@ class Vectoriser:
                 counted.append(_counter(vocabulary, features, spools[name], threads))
             vectoriser = cls(parts)
             rows = (vectoriser._weigh(counts) for counts in zip(*counted, strict=True))
-            return vectoriser, _stack(rows, n_features=vectoriser.n_features)
+            return vectoriser, as_csr(_stack(rows, n_features=vectoriser.n_features))
 
     def transform(self, texts: Sequence[str], *, threads: int = 1) -> Any:
+        """Return the weighted features of texts as scipy's CSR matrix; see `rows`."""
+        return as_csr(self.rows(texts, threads=threads))
+
+    def rows(self, texts: Sequence[str], *, threads: int = 1) -> SparseRows:
         """Return the weighted features of texts.
 
         Returns:
-            A CSR matrix (texts, features), float32, rows of length one or empty.
+            (texts, features), float32, rows of length one or empty.
         """
         # No more texts a batch than a thread's share: two threads must not wait for one of them.
         size = max(1, min(BATCH_TEXTS, math.ceil(len(texts) / threads)))
@@ -251,10 +256,8 @@ def _to_unit_length(
     return values / np.maximum(length, 1e-12)[rows]
 
 
-def _stack(batches: Iterable[Counts], *, n_features: int) -> Any:
-    """Return one CSR matrix of the rows of all batches."""
-    from scipy.sparse import csr_matrix
-
+def _stack(batches: Iterable[Counts], *, n_features: int) -> SparseRows:
+    """Return one matrix of the rows of all batches."""
     indptr, indices, values, offset = [np.zeros(1, dtype=np.int64)], [], [], 0
     for batch in batches:
         indptr.append(batch.indptr[1:] + offset)
@@ -265,5 +268,5 @@ def _stack(batches: Iterable[Counts], *, n_features: int) -> Any:
     empty = (np.empty(0, np.int32), np.empty(0, np.float32))
     # 32-bit bounds where they fit: scipy then works on the indices as they are, without copies.
     narrow = bounds if offset > np.iinfo(np.int32).max else bounds.astype(np.int32)
-    parts = np.concatenate([empty[1], *values]), np.concatenate([empty[0], *indices]), narrow
-    return csr_matrix(parts, shape=(len(bounds) - 1, n_features))
+    data, columns = np.concatenate([empty[1], *values]), np.concatenate([empty[0], *indices])
+    return SparseRows(data, columns, narrow, (len(bounds) - 1, n_features))

@@ -46,7 +46,7 @@ def contributions(
         One contribution for each feature with a weight, largest absolute value first; with the
         label's bias they add up to its log-odds.
     """
-    row = vectoriser.transform([text])
+    row = vectoriser.rows([text])
     parts = row.data * weights(row.indices)
     found: list[Contribution] = []
     offset = 0

@@ -37,7 +37,7 @@ from glocal.companions.teacher.texts import IndexedTexts
 from glocal.companions.teacher.vector_index import SimilarityIndex
 from glocal.companions.teacher.votes import Scopes, scopes_from_neighbours, vote
 from glocal.companions.teacher.word_index import WordIndex
-from glocal.config import Recipe, TeacherConfig
+from glocal.config import TeacherConfig
 from glocal.config.checking import stored_section
 from glocal.data.cache import Arrays, cached_arrays
 from glocal.encoders.static import StaticVectors
@@ -82,11 +82,6 @@ class Teacher(Companion):
         self.texts, self.index, self.known = texts, index, known
         self.config, self.vectors = config, vectors
         self._parents = known.parent_matrix()
-
-    @classmethod
-    def is_used_by(cls, recipe: Recipe) -> bool:
-        """Return whether the recipe has the expert `T`, or a reader that sees a scope."""
-        return recipe.uses_teacher
 
     @classmethod
     def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> Teacher:

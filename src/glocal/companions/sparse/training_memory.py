@@ -1,0 +1,121 @@
+"""What a sparse model keeps of its training; read with every model, so it imports little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.companions.sparse.sparse_rows import as_csr
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Turns margins into log-odds.
+
+    Args:
+        slope: Factor of the margin.
+        shift: Constant added to it.
+        likeness: Factor of the likeness to a label's mean text.
+        frequency: Factors of the logarithm of a label's texts and its square.
+    """
+
+    slope: float
+    shift: float
+    likeness: float = 0.0
+    frequency: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Features and labels of texts.
+
+    Args:
+        features: (n, F) float32 CSR matrix.
+        gold: (n, L) CSR matrix of ones.
+    """
+
+    features: Any
+    gold: Any
+
+    def __len__(self) -> int:
+        return int(self.features.shape[0])
+
+    def as_csr(self) -> LabelledTexts:
+        """Return the same texts as scipy's matrices, which the other methods need."""
+        return LabelledTexts(as_csr(self.features), as_csr(self.gold))
+
+    def take(self, rows: NDArray[np.int64]) -> LabelledTexts:
+        """Return some of the texts."""
+        return LabelledTexts(self.features[rows], self.gold[rows])
+
+    def of_labels(self, count: int) -> LabelledTexts:
+        """Return the texts with the first labels alone."""
+        return LabelledTexts(self.features, self.gold[:, :count])
+
+    def with_labels(self, columns: Any, n_new: int) -> LabelledTexts:
+        """Return the texts with other labels; they have none of the new ones.
+
+        Args:
+            columns: (L, kept) CSR matrix of shares, see `LabelChange`.
+            n_new: Number of labels after those.
+        """
+        from scipy.sparse import csr_matrix, hstack
+
+        kept = (self.gold @ columns).tocsr()
+        kept.data[:] = 1
+        none = csr_matrix((len(self), n_new), dtype=np.float32)
+        return LabelledTexts(self.features, hstack([kept, none], format="csr", dtype=np.float32))
+
+    def joined(self, others: LabelledTexts) -> LabelledTexts:
+        """Return these texts and others after them."""
+        from scipy.sparse import vstack
+
+        return LabelledTexts(
+            vstack([self.features, others.features], format="csr"),
+            vstack([self.gold, others.gold], format="csr"),
+        )
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """The part of its training that a model keeps, to fit labels that are added later.
+
+    Args:
+        margins: Scaling of the trained labels' margins.
+        names: Scaling of name matches of labels without texts.
+        n_texts: Number of training texts.
+        sample: Features of a sample of them, and their labels; it may be empty.
+        has_labels: Whether the labels are known; older models keep the features alone.
+    """
+
+    margins: Scaling
+    names: Scaling
+    n_texts: int
+    sample: LabelledTexts
+    has_labels: bool = True
+
+    def as_csr(self) -> TrainingMemory:
+        """Return the same memory with scipy's matrices."""
+        return replace(self, sample=self.sample.as_csr())
+
+    def with_labels(self, columns: Any, n_new: int) -> TrainingMemory:
+        """Return the memory after a change of the labels; see `LabelChange`."""
+        return replace(self, sample=self.sample.with_labels(columns, n_new))
+
+    def with_texts(self, texts: LabelledTexts, *, size: int) -> TrainingMemory:
+        """Return the memory after further texts were learnt, each text as likely kept as others.
+
+        Args:
+            texts: The further texts.
+            size: Number of texts to keep.
+        """
+        total = self.n_texts + len(texts)
+        n_new = min(len(texts), max(size - len(self.sample), round(size * len(texts) / total)))
+        rng = np.random.default_rng([total, 4])
+        old = rng.permutation(len(self.sample))[: max(0, size - n_new)]
+        new = rng.permutation(len(texts))[: min(n_new, size)]
+        kept = self.sample.take(np.sort(old)).joined(texts.take(np.sort(new)))
+        return replace(self, n_texts=total, sample=kept)
