@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 from glocal.ranking.calibration_curve import (
     CalibrationCurve,
     _bends,
-    _hats,
     _fit,
+    _hats,
     fit_curve,
     summed_pairs,
 )
@@ -156,9 +156,13 @@ def test_the_same_pairs_with_ranks_give_the_same_curve_as_ever():
     x, ranks = np.repeat(bent()[0], 5), np.tile(np.arange(1.0, 6.0), 201)
     weights = np.repeat(bent()[2].clip(20), 5)
     curve = fit_curve(x, sigmoid(x - 0.5 * np.log(ranks) - 0.3), weights, ranks)
-    print(
-        len(curve.knots), curve.knots[:3], curve.heights[:3], curve.heights[-2:], curve.rank_slopes
-    )
+    assert len(curve.knots) == 21
+    np.testing.assert_allclose(curve.knots[:3], [-6.0, -5.25, -4.75])
+    np.testing.assert_allclose(curve.heights[:3], [-6.77623432, -6.02826031, -5.52784573])
+    np.testing.assert_allclose(curve.heights[-2:], [3.06965445, 3.22722283])
+    np.testing.assert_allclose(curve.rank_slopes[1:-4], 0.5, atol=0.01)
+    np.testing.assert_allclose(curve.rank_slopes[-2:], [0.45685194, 0.37640965])
+    np.testing.assert_allclose(curve.usual_ranks, np.log(120) / 5)
 
 
 def test_heights_minimise_log_loss_bends_and_the_pull_to_the_identity():

@@ -161,8 +161,14 @@ def _fit(
     used = np.ones(len(usual), dtype=bool)
     found = np.zeros(len(usual))
     while True:
-        part = penalty[np.ix_(used, used)]
-        found[used] = _minimise(columns[:, used], gold, weights, part, usual[used], start[used])
+        found[used] = _minimise(
+            columns[:, used],
+            gold,
+            weights,
+            penalty=penalty[np.ix_(used, used)],
+            usual=usual[used],
+            start=start[used],
+        )
         negative = (found < 0) & (np.arange(len(found)) >= count)
         if not negative.any():
             break
@@ -174,8 +180,10 @@ def _fit(
     least = _LEAST_SLOPE * (knots - knots[0])
     found[:count] = _isotonic(found[:count] - least, firmness) + least
     heights = found[:count] + _shift(columns @ found, float(gold.sum()), weights)
-    parts = (knots, heights, found[count:], means)
-    return CalibrationCurve(*(tuple(part.tolist()) for part in parts))
+    slopes = found[count:].tolist()
+    return CalibrationCurve(
+        tuple(knots.tolist()), tuple(heights.tolist()), tuple(slopes), tuple(means.tolist())
+    )
 
 
 def summed_pairs(x: Floats, gold: Floats, weights: Floats) -> tuple[Floats, ...]:
@@ -239,6 +247,7 @@ def _minimise(
     columns: Floats,
     gold: Floats,
     weights: Floats,
+    *,
     penalty: Floats,
     usual: Floats,
     start: Floats,

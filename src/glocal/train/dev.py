@@ -26,7 +26,9 @@ from glocal.train.local_engine import LocalEngine
 from glocal.vocabulary.label_space import LabelSpace
 
 _DEV_K = 20  # labels per dev document looked at for metrics and weights
-# For the calibration, all labels of a sample of documents, or this many of the best:
+# For the calibration, this many of the best labels of every document, and fewer of very many:
+_CALIBRATED_K, _CALIBRATED_PAIRS = 200, 20_000_000
+# and all labels of a sample of documents, or this many of the best:
 _MOST_LABELS, _FEWEST_SAMPLED = 50_000, 200
 _SAMPLED_PAIRS, _PAIRS_AT_A_TIME = 40_000_000, 4_000_000
 _BEST, _FEW_OUTSIDE = 5, 1e-3  # share of the best labels that may be outside the pool
@@ -164,11 +166,17 @@ class DevEvaluator:
         return self._scores(self._combined())
 
     def _combined(self) -> Predictions:
-        found = self.predictions(exact=True)
         if self.recipe.combine != "weights" or not self.system.learns_weights:
-            return found
+            return self.predictions(exact=True, k=self._wide)
+        found = self.predictions(exact=True)
         best = self._combine(found)
         return replace(found, indices=best.indices, scores=best.scores)
+
+    @property
+    def _wide(self) -> int:
+        """Labels per document that the calibration looks at."""
+        many = _CALIBRATED_PAIRS // max(1, len(self.documents))
+        return min(self.system.n_labels, _CALIBRATED_K, max(_DEV_K, many))
 
     def _calibration(self, best: Predictions) -> Calibration:
         """Fit on the best labels of every document, and on all labels of a sample of documents."""
@@ -181,11 +189,11 @@ class DevEvaluator:
         count = min(n_documents, max(_FEWEST_SAMPLED, _SAMPLED_PAIRS // width))
         sample = np.random.default_rng(self.recipe.train.seed).permutation(n_documents)[:count]
         at_a_time = max(1, _PAIRS_AT_A_TIME // width)
-        if width > best.indices.shape[1]:
+        if width > (known := best.indices.shape[1]):
             for start in range(0, count, at_a_time):
                 chosen = np.sort(sample[start : start + at_a_time])
                 deep = self.predictions(exact=True, positions=chosen, k=width, experts=())
-                pairs.add(deep, self.gold[chosen], skip=_DEV_K, weight=n_documents / count)
+                pairs.add(deep, self.gold[chosen], skip=known, weight=n_documents / count)
         return pairs.fit()
 
     def _combine(self, found: Predictions) -> Predictions:
@@ -204,10 +212,10 @@ class DevEvaluator:
             if fitted is None:
                 break
             self.system.combination = fitted
-            ranked = self.predictions(exact=True)
+            ranked = self.predictions(exact=True, k=self._wide, experts=())
             if _share_outside(ranked.indices[:, :_BEST], pooled) <= _FEW_OUTSIDE:
                 break
-            proposed.append(ranked.indices)
+            proposed.append(ranked.indices[:, :_DEV_K])
         return ranked
 
     def _fit(self, pooled: Ints) -> Combination | None:

@@ -113,7 +113,7 @@ class SparseCompanion(Companion):
         odds = np.zeros((len(corpus), width), dtype=np.float32)
         for start in range(0, len(corpus), _CHUNK):
             texts = corpus.texts(start, start + _CHUNK)
-            found = self._features(texts, allowed=allowed, threads=0)
+            found = self.features_for_texts(texts, allowed=allowed)
             rows = slice(start, start + len(texts))
             labels[rows], odds[rows] = found[SPARSE], found[SPARSE_ODDS]
             if progress is not None:
@@ -124,17 +124,12 @@ class SparseCompanion(Companion):
         self, texts: Sequence[str], *, allowed: np.ndarray | None = None
     ) -> Arrays:
         """Return the best labels of texts, among those allowed, with log-odds."""
-        return self._features(texts, allowed=allowed, threads=1)
-
-    def _features(
-        self, texts: Sequence[str], *, allowed: np.ndarray | None, threads: int
-    ) -> Arrays:
         trained = ~self.added
         width = min(_BEST, int(trained.sum()))
         within = trained if allowed is None else trained & allowed
         restricted = self.n_added or allowed is not None
         labels, probabilities = self.model.topk(
-            texts, width, allowed=within if restricted else None, prior=self.prior, threads=threads
+            texts, width, allowed=within if restricted else None, prior=self.prior, threads=0
         )
         for some, most in ((self.unseen, _BEST_UNSEEN), (self.added, _BEST)):
             if not some.any():
@@ -143,7 +138,7 @@ class SparseCompanion(Companion):
                 texts,
                 min(most, int(some.sum())),
                 allowed=some if allowed is None else some & allowed,
-                threads=threads,
+                threads=0,
             )
             # Each label is listed once; the place of one that is there already is left empty.
             there = (rare[:, :, None] == labels[:, None, :]).any(axis=2) | (rare < 0)

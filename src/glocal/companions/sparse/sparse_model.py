@@ -166,13 +166,13 @@ class SparseModel:
             k: Labels per text.
             allowed: (L,) or (n, L) bool, labels that may be returned; all by default.
             prior: (L,) log-odds of labels for texts without a known word; by default the biases.
-            threads: Number of threads, 0 for all cores.
+            threads: Number of threads, 0 for all cores where the texts are many.
 
         Returns:
             Labels (n, k) int64, most probable first, ties by index, -1 where fewer are allowed;
             their probabilities (n, k) float32, 0 there.
         """
-        threads = n_threads(threads)
+        threads = n_threads(threads, texts=len(texts))
         features = self.vectoriser.rows(texts, threads=threads)
         indices, logits = top_labels(self.scorer, features, k, allowed=allowed, threads=threads)
         if prior is not None:

@@ -15,17 +15,21 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+FEW_TEXTS = 64  # texts up to which starting threads takes longer than it saves
 
 
-def n_threads(threads: int) -> int:
+def n_threads(threads: int, *, texts: int | None = None) -> int:
     """Return the number of threads to use.
 
     Args:
         threads: The number asked for; 0 stands for `OMP_NUM_THREADS` where it is set, else for
             all cores this process may use.
+        texts: Number of texts to score; for a few of them 0 stands for one thread.
     """
     if threads > 0:
         return threads
+    if texts is not None and texts <= FEW_TEXTS:
+        return 1
     if (limit := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(limit) > 0:
         return int(limit)
     if hasattr(os, "sched_getaffinity"):

@@ -41,7 +41,6 @@ from glocal.progress import StagedProgress
 BATCH_TEXTS = 2048
 SHORT_TEXTS = 50  # mean words up to which pieces of words are features too
 FEW_TEXTS = 20_000  # texts of a small corpus, where a word of a single text is a feature
-FEW_FOR_THREADS = 64  # texts up to which starting threads takes longer than it saves
 _COUNTED = 1000  # texts looked at for the mean number of words and for second lines
 
 
@@ -154,8 +153,7 @@ class Vectoriser:
         size = max(1, min(BATCH_TEXTS, math.ceil(len(texts) / threads)))
         starts = range(0, len(texts), size)
         batches = (texts[start : start + size] for start in starts)
-        few = len(texts) <= FEW_FOR_THREADS
-        rows = ordered_map(self._batch_rows, batches, threads=1 if few else threads)
+        rows = ordered_map(self._batch_rows, batches, threads=threads)
         return _stack(rows, n_features=self.n_features)
 
     def _batch_rows(self, texts: Sequence[str]) -> Counts:
