@@ -55,7 +55,8 @@ from glocal.cli.group import app
 from typer.main import get_command
 get_command(app)(["predict", *sys.argv[1:]], standalone_mode=False)
 heavy = ["torch", "transformers", "tokenizers", "pandas", "pyarrow.dataset", "pyarrow.compute",
-         "scipy.optimize", "rich", "glocal.predict.evaluation"]
+         "scipy.optimize", "scipy.sparse", "rich", "glocal.predict.evaluation",
+         "glocal.companions.teacher", "glocal.companions.sparse.sparse_training"]
 print([name for name in heavy if name in sys.modules], file=sys.stderr)
 """
     one = model.parent / "one.jsonl"

@@ -218,7 +218,7 @@ def test_fitting_shows_progress_when_asked(capfd):
     tagger(verbose=False).fit(*data(16))
     assert capfd.readouterr().err == ""
     tagger(verbose=True).fit(*data(16), dev=data(4, 1))
-    assert "dev after step" in capfd.readouterr().err
+    assert "network on dev after step" in capfd.readouterr().err
 
 
 def test_threads_may_predict_at_the_same_time(fitted):

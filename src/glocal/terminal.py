@@ -156,11 +156,15 @@ class TrainingProgress(TrainListener):
             self._note(f"{member}step {info['step']:,} of {info['steps']:,}, {state}")
 
     def on_evaluation(self, info: Mapping[str, Any]) -> None:
-        """Print the scores, and keep the one that counts for the bar."""
+        """Print the scores, and keep the one that counts for the bar.
+
+        They are the network's: "on dev" by itself always stands for the whole model, whose words
+        and weights are known at the end.
+        """
         scores, metric = info["scores"], info["metric"]
-        self._last_score = format_scores({metric: scores[metric]})
+        self._last_score = f"network {format_scores({metric: scores[metric]})}"
         best = ", the best so far" if info["best"] else ""
-        self._note(f"dev after step {info['step']:,}: {format_scores(scores)}{best}")
+        self._note(f"network on dev after step {info['step']:,}: {format_scores(scores)}{best}")
 
     def on_message(self, text: str) -> None:
         """Pass a message on."""

@@ -64,8 +64,8 @@ def test_training_on_a_terminal_shows_a_bar(screen):
         progress.on_end({"path": "m", "seconds": 1})
     text = file.getvalue()
     assert "75%" in text
-    assert "loss 1.500, 120 texts/s, 1 min 15 s left, P@5 25.0" in text
-    assert "dev after step 4: P@1 50.0, P@5 25.0, the best so far" in text
+    assert "loss 1.500, 120 texts/s, 1 min 15 s left, network P@5 25.0" in text
+    assert "network on dev after step 4: P@1 50.0, P@5 25.0, the best so far" in text
     assert "something worth a line" in text
 
 
@@ -87,8 +87,8 @@ def test_training_elsewhere_prints_plain_lines(screen, fast_clock):
     with TrainingProgress() as progress:
         train_a_little(progress)
     assert file.getvalue().splitlines() == [
-        "dev after step 4: P@1 50.0, P@5 25.0, the best so far",
-        "step 6 of 8, loss 1.500, 120 texts/s, 1 min 15 s left, P@5 25.0",
+        "network on dev after step 4: P@1 50.0, P@5 25.0, the best so far",
+        "step 6 of 8, loss 1.500, 120 texts/s, 1 min 15 s left, network P@5 25.0",
         "something worth a line",
     ]
 

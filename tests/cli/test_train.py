@@ -27,14 +27,21 @@ def test_says_what_to_run_next(run, files, tmp_path):
     assert f"glocal eval {tmp_path / 'm'}" in result.stderr
 
 
-def test_the_scores_in_training_and_at_the_end_are_told_apart(tmp_path):
-    scores = {"P@1": 0.5, "P@5": 0.25}
-    evaluations = [{"step": 10, "scores": scores}, {"step": 20, "scores": {"P@1": 0.1}}]
-    metrics = {"best_step": 10, "evaluations": evaluations, "dev": {"P@1": 0.6, "P@5": 0.3}}
-    text = summary(FitResult(tmp_path, metrics, 5.0))
-    assert "On dev: P@1 60.0, P@5 30.0.\nThese weights had P@1 50.0, P@5 25.0 in training" in text
-    assert "had" not in summary(FitResult(tmp_path, {**metrics, "dev": scores}, 5.0))
-    assert "had" not in summary(FitResult(tmp_path, {"dev": scores}, 5.0))
+def test_one_score_on_dev_is_the_models(run, files, tmp_path):
+    result = train(run, files, tmp_path / "m", "--dev", files.dev)
+    shown = [line for line in result.stderr.splitlines() if "on dev" in line.lower()]
+    # During training it is the network's; the model's is given once, and stored.
+    assert len([line for line in shown if not line.startswith("network on dev after step")]) == 1
+    metrics = json.loads((tmp_path / "m" / "metrics.json").read_text(encoding="utf-8"))
+    assert f"On dev: P@1 {100 * metrics['dev']['P@1']:.1f}" in shown[-1]
+    assert any(line.startswith("network on dev after step") for line in shown)
+
+
+def test_the_summary_gives_one_score(tmp_path):
+    metrics = {"best_step": 10, "dev": {"P@1": 0.6, "P@5": 0.3}}
+    metrics["evaluations"] = [{"step": 10, "scores": {"P@1": 0.5, "P@5": 0.25}}]
+    lines = summary(FitResult(tmp_path, metrics, 5.0)).splitlines()
+    assert lines[1:] == ["On dev: P@1 60.0, P@5 30.0."]
 
 
 def test_quiet_says_nothing(run, files, tmp_path):

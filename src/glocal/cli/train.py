@@ -231,11 +231,4 @@ def summary(result: FitResult) -> str:
     elif held_out:
         texts = f"{metrics['held_out_texts']:,} held-out training texts"
         lines.append(f"On {texts}: {format_scores(held_out)}.")
-    shown = [e for e in metrics.get("evaluations", ()) if e["step"] == metrics.get("best_step")]
-    if shown and format_scores(shown[-1]["scores"]) != format_scores(dev or held_out):
-        before = format_scores(shown[-1]["scores"])
-        lines.append(
-            f"These weights had {before} in training, where experts count alike; their weights and "
-            "label frequencies, fitted at the end, make the difference."
-        )
     return "\n".join(lines)

@@ -1,3 +1,4 @@
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 from scipy.sparse import csr_matrix, random_array
 
 from glocal.companions.sparse import sparse_scoring as scoring
+from glocal.companions.sparse.sparse_rows import SparseRows, as_csr
 from glocal.companions.sparse.sparse_scoring import (
     LabelGroups,
     LinearScorer,
@@ -63,6 +65,31 @@ def test_the_dense_product_is_that_of_the_sparse_matrices(bounds):
     empty = csr_matrix((1, 200), dtype=np.float32)
     np.testing.assert_array_equal(dense_product(left, right), (left @ right).toarray())
     assert not dense_product(empty, right).any()
+
+
+def test_numpy_gives_the_product_of_a_few_texts_without_scipy(monkeypatch):
+    rng = np.random.default_rng(3)
+    left = csr_matrix(random_array((5, 200), density=0.1, dtype=np.float32, rng=rng))
+    right = csr_matrix(random_array((200, 50), density=0.2, dtype=np.float32, rng=rng))
+    left.data[left.indptr[4] : left.indptr[5]] = 0
+    expected = (left @ right).toarray()
+    rows = [SparseRows(m.data, m.indices, m.indptr, m.shape) for m in (left, right)]
+    np.testing.assert_array_equal(dense_product(*rows), expected)
+    monkeypatch.delitem(sys.modules, "scipy.sparse")
+    np.testing.assert_allclose(dense_product(*rows), expected, rtol=1e-6)
+    np.testing.assert_allclose(dense_product(rows[0][1:3], rows[1]), expected[1:3], rtol=1e-6)
+    assert "scipy.sparse" not in sys.modules
+    none = rows[0][2:2]
+    assert none.shape == (0, 200)
+    assert dense_product(none, rows[1]).shape == (0, 50)
+
+
+def test_rows_become_scipys_matrix_without_a_copy():
+    left = csr_matrix(np.eye(3, dtype=np.float32))
+    matrix = as_csr(SparseRows(left.data, left.indices, left.indptr, left.shape))
+    assert matrix.data is left.data
+    np.testing.assert_array_equal(matrix.toarray(), np.eye(3))
+    assert as_csr(left) is left
 
 
 def test_groups_add_their_scores_to_their_labels():
