@@ -123,7 +123,7 @@ def test_further_trainings_follow_one_another(words):
     continue_training(words, more)
     (found,) = scores(words, ["the owl"])
     assert max(found, key=found.get) in ("owl", "bird")
-    memory = load_model(words).companions[0].model.memory
+    memory = load_model(words).companions[0].model.memory.as_csr()
     assert memory.n_texts == len(TRAIN) + 26
     # Texts learnt before are among those replayed, with their labels.
     felines = read_labels(words).index["feline"]
