@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from glocal.encoders.tokenizer import TextTokenizer
     from glocal.ranking.document_ranker import DocumentRanker
 
-FORMAT_VERSION = 4  # of exported models; the others are written in the format before it
-_FORMAT_WITH_WEIGHTS = 3
+FORMAT_VERSION, _EXPORTED_FORMAT = 3, 4  # of models with weights, and of exported ones
 GRAPH = "graph"
 HISTORY = "history.jsonl"
 # Everything `_write` writes, except for the companions' folders.
@@ -267,7 +266,7 @@ def read_labels(path: str | Path) -> LabelSpace:
 def _write(folder: Path, model: StoredModel) -> None:
     graph = model.system if isinstance(model.system, GraphRanker) else None
     settings = {
-        "format_version": _FORMAT_WITH_WEIGHTS if graph is None else FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if graph is None else _EXPORTED_FORMAT,
         "library_version": __version__,
         "created": _now(),
         "calibration": model.calibration.to_mapping(),
@@ -311,11 +310,11 @@ def read_settings(folder: Path) -> dict[str, Any]:
     with _damaged(folder):
         settings = tomllib.loads(path.read_text("utf-8"))
         version = int(settings["format_version"])
-    if version > FORMAT_VERSION:
+    if version > _EXPORTED_FORMAT:
         raise NewerFormatError(
             f"{folder} has model format {version}, written by glocal "
             f"{settings.get('library_version', '?')}; this is glocal {__version__}, which reads "
-            f"up to format {FORMAT_VERSION}; upgrade it: pip install -U glocal"
+            f"up to format {_EXPORTED_FORMAT}; upgrade it: pip install -U glocal"
         )
     return settings
 
