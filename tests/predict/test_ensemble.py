@@ -32,7 +32,7 @@ class TableModel:
     def __del__(self):
         TableModel.alive -= 1
 
-    def predict(self, texts, *, k, candidates=None):
+    def predict(self, texts, *, k, candidates=None, calibrated=True):
         rows = self.table[[int(text) for text in texts]]
         if candidates is None:
             candidates = np.tile(np.arange(rows.shape[1]), (len(rows), 1))

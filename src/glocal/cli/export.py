@@ -9,7 +9,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file
-from glocal.cli.options import Model, Reading, reads_files
+from glocal.cli.options import AsJson, Model, Reading, reads_files
 from glocal.cli.parameters import option
 
 app = typer.Typer()
@@ -32,9 +32,10 @@ def export(
     ] = False,
     dev: Annotated[str | None, option("Labelled texts that --int8 is checked on.")] = None,
     overwrite: Annotated[bool, option("Replace an existing directory.", "--overwrite")] = False,
+    as_json: AsJson = False,
     reading: Reading,
 ) -> None:
-    """Write a model as a graph that predicts and explains without torch.
+    """Write a model as a graph that runs without torch.
 
     The result is a model directory for every other command, in an environment of
     `pip install 'glocal[runtime]'` (or 'glocal[openvino]').
@@ -46,6 +47,8 @@ def export(
     done = export_model(
         model, target, to=to, int8=int8, dev=corpus, overwrite=overwrite, report=console.note
     )
+    if as_json:
+        console.print_json({"path": str(target), "int8": done.int8, "dev": done.scores})
     if done.scores is not None:
         for precision, scores in done.scores.items():
             values = "  ".join(f"{name} {100 * value:.1f}" for name, value in scores.items())

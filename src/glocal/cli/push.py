@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import Model
+from glocal.cli.options import AsJson, Model
 from glocal.cli.parameters import option
 
 app = typer.Typer()
@@ -23,12 +23,17 @@ def push(
     ] = None,
     private: Annotated[bool, option("Make a new repository private.", "--private")] = False,
     overwrite: Annotated[bool, option("Replace an existing folder.", "--overwrite")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Share a model with its card: in a folder, or on the Hugging Face hub.
+    """Share a model with its card, in a folder or on a hub.
+
+    The hub is that of Hugging Face, and TO its id there, such as owner/name.
 
     `Tagger.from_pretrained` and `glocal predict` use it from there.
     """
     from glocal.storage.hub import push_model
 
     place = push_model(model, to, licence=licence, private=private, overwrite=overwrite)
+    if as_json:
+        console.print_json({"model": str(model), "place": str(place)})
     console.note(f"Pushed {model} to {place}.")

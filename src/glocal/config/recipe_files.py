@@ -32,7 +32,7 @@ def recipe_names() -> list[str]:
 
     Example:
         >>> from glocal import recipe_names
-        >>> recipe_names()[:4]
+        >>> recipe_names()[:5]
         ['fast', 'balanced', 'large', 'best', 'auto']
     """
     return [*PRESETS, *(name for name in toml_names(_PACKAGE) if name not in PRESETS)]

@@ -54,8 +54,8 @@ def push_model(
 
     Example:
         >>> from glocal import push_model
-        >>> push_model("model/", "shared/subjects", licence="cc0-1.0")
-        'shared/subjects'
+        >>> push_model("model/", "shared-model", licence="cc0-1.0")
+        'shared-model'
     """
     source, target = Path(path), str(to)
     read_settings(source)
