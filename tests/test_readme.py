@@ -87,7 +87,9 @@ def check_serves(words):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "glocal", *words, "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+    # A process in the background of a script ignores Ctrl-C, and so would its children.
+    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds) as server:
         assert "http://" in server.stderr.readline()
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
             assert answer.status == 200
