@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +21,7 @@ from glocal import Corpus, Predictor, continue_training, fit, load_recipe, read_
 from glocal.companions.sparse.vectoriser import Vectoriser
 from glocal.config import SparseConfig
 from glocal.vocabulary.label_table import read_label_table
+from new_labels import timed
 
 ROUNDS = 20
 
@@ -50,16 +49,6 @@ def precision(path: Path, tests: list[Corpus]) -> list[float]:
         rows = zip(predictor.predict(test, k=5), test.labels(), strict=True)
         found.append(100 * float(np.mean([len({t.id for t in r} & set(g)) / 5 for r, g in rows])))
     return found
-
-
-def timed(work: Callable[[], object]) -> str:
-    """Return the seconds that work takes, on the clock and of the processors."""
-    clock, processor = time.perf_counter(), time.process_time()
-    work()
-    return (
-        f"{time.perf_counter() - clock:.1f} s, {time.process_time() - processor:.1f} s of the "
-        "processors"
-    )
 
 
 def main() -> None:

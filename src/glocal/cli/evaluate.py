@@ -114,7 +114,8 @@ def evaluate(
         models,
         corpus,
         options,
-        groups=groups if shared_task else (),
+        shared_task=shared_task,
+        groups=groups,
         device=device,
         batch_size=batch_size,
     )
@@ -181,14 +182,12 @@ def _evaluate(
     corpus: Corpus,
     options: dict[str, Any],
     *,
+    shared_task: bool,
     groups: Sequence[str] | None,
     device: str,
     batch_size: int,
 ) -> tuple[dict[str, EvaluationReport], dict[str, BootstrapResult] | None, list[SharedTaskScores]]:
-    """Return the reports, the comparison of two models, and the scores of shared tasks.
-
-    Without groups (None) these are of all texts together; they are left out where groups are ().
-    """
+    """Return the reports, the comparison of two models, and the shared-task scores if asked."""
     if len(models) == 2:
         from glocal.predict.model_comparison import compare_models
 
@@ -208,7 +207,7 @@ def _evaluate(
     with console.progress_bar("evaluating") as progress:
         found = predictor.predict_for_report(corpus, ks=options["ks"], progress=progress)
     report, shared = predictor.report(found, corpus, **options), []
-    if groups != ():
+    if shared_task:
         from glocal.predict.shared_task import shared_task_scores
 
         shared = shared_task_scores(found, predictor.labels.encode(corpus), groups)

@@ -27,7 +27,7 @@ def push(
 ) -> None:
     """Share a model with its card, in a folder or on a hub.
 
-    The hub is that of Hugging Face, and TO its id there, such as owner/name.
+    The hub is the Hugging Face hub; give a name such as owner/name to push there.
 
     `Tagger.from_pretrained` and `glocal predict` use it from there.
     """

@@ -30,7 +30,7 @@ _NOTICED = 0.005  # thresholds of labels that differ by less are not stored
 
 @dataclass(frozen=True)
 class Goal:
-    """What a threshold is tuned for; the highest micro-F1 by default.
+    """The goal that a threshold is tuned for; the highest micro-F1 by default.
 
     Attributes:
         precision: Lowest share of right tags among all tags.

@@ -1,4 +1,4 @@
-"""What a sparse model keeps of its training; read with every model, so it imports little."""
+"""The part of the training that a sparse model keeps; read with every model: imports little."""
 
 from __future__ import annotations
 

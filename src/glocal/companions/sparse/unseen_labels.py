@@ -184,7 +184,7 @@ def _scored(own: Any, scaling: Scaling, features: Any) -> tuple[Any, NDArray[np.
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What is known of labels without looking at their own texts; see `score_unseen`."""
+    """Facts about labels that need none of their own texts; see `score_unseen`."""
 
     vectoriser: Vectoriser
     names: Sequence[str]
