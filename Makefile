@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 # Tests start many processes; without compiled files each would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo serve annif test fast soak check site wheel-test format clean
+.PHONY: help setup demo serve annif test fast soak check lint-files site wheel-test format clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,14 +36,16 @@ $(SITE_STAMP): pyproject.toml constraints.txt
 		mkdocs-material mkdocstrings-python
 	@touch $(SITE_STAMP)
 
-# The demo needs only a part of what the tests need.
-demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP))  ## train, evaluate, tag and explain on the built-in data set
+# The demo and its server need only a part of what the tests need.
+DEMO_SETUP := $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO_STAMP))
+
+demo: $(DEMO_SETUP)  ## train, evaluate, tag and explain on the built-in data set
 	$(BIN)/glocal demo
 
-serve: $(STAMP) demo-model/glocal.toml  ## serve the demo model with its web page
+serve: $(DEMO_SETUP) demo-model/glocal.toml  ## serve the demo model with its web page
 	$(BIN)/glocal serve demo-model --feedback demo-feedback
 
-demo-model/glocal.toml: | $(STAMP)
+demo-model/glocal.toml: | $(DEMO_SETUP)
 	$(BIN)/glocal demo
 
 annif: $(STAMP)  ## a real Annif with an ensemble of two glocal models
@@ -72,6 +74,10 @@ check: $(STAMP)  ## style, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+lint-files:  ## shell scripts and the container file; needs shellcheck and hadolint (both are on PyPI)
+	shellcheck .ci/* tests/browser/install.sh
+	hadolint Containerfile
 
 site: $(SITE_STAMP)  ## build the documentation into site/, with every link checked
 	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet

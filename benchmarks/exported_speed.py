@@ -5,6 +5,7 @@ commit, exports it with the working tree, and predicts long texts with all of th
 three. Processor time stands beside the time on the clock: on a busy machine it is the steadier one.
 
     python benchmarks/exported_speed.py --commit e35a16d
+    python benchmarks/exported_speed.py --work DIR --prepare   # models alone; measure them later
 """
 
 from __future__ import annotations
@@ -48,15 +49,18 @@ def main() -> None:
     """Measure and print tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--commit", default="e35a16d", help="the commit to compare with")
-    parser.add_argument("--texts", type=int, default=1000, help="texts of the bulk prediction")
-    parser.add_argument("--singles", type=int, default=30, help="texts predicted one by one")
+    parser.add_argument("--texts", type=int, default=400, help="texts of the bulk prediction")
+    parser.add_argument("--singles", type=int, default=24, help="texts predicted one by one")
     parser.add_argument("--labels", type=int, default=4100, help="number of labels")
     parser.add_argument("--work", type=Path, help="folder to keep models in; temporary by default")
+    parser.add_argument("--prepare", action="store_true", help="only make the models in --work")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = options.work or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
         models = prepare(folder, options)
+        if options.prepare:
+            return
         bulk: dict[str, list[tuple[float, ...]]] = {name: [] for name in models}
         single: dict[str, list[tuple[float, ...]]] = {name: [] for name in models}
         for _ in range(REPEATS):

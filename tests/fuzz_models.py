@@ -37,6 +37,8 @@ KINDS = {
     "teacher-hnsw": ("treaderxml", *_SMALL, "teacher.similarity=mean", "teacher.index=hnsw"),
     "static": ("treaderxml", *_SMALL, *_STATIC),
     "balanced": ("balanced", *_SMALL),
+    "onnx": ("balanced", *_SMALL),
+    "openvino": ("glocalxml", *_SMALL),
 }
 TEXTS = ["the red fox", "", "a blue dog and a green owl", "zzzz"]
 SECONDS, WAITING, MOST_BYTES = 60, 300, 800 << 20  # of one case, beyond what the parent has
@@ -47,6 +49,8 @@ ODD_VALUES = (*ODD_NUMBERS, None, True, "", "x", "../../x", [], {}, [1, "a", Non
 def make_models(folder, kinds=tuple(KINDS)):
     """Train a small model of each kind."""
     from glocal.config import load_recipe
+    from glocal.export.export_model import export_model
+    from glocal.ranking.graph_session import RUNTIMES
     from glocal.tagger import Tagger
     from glocal.train.run import fit
 
@@ -57,7 +61,11 @@ def make_models(folder, kinds=tuple(KINDS)):
             labels = corpus.table.column("labels").to_pylist()
             Tagger(load_recipe(name)).fit(corpus.texts(), labels).save(folder / kind)
             continue
-        fit(tiny_recipe(name, *settings), corpus, dev=dev, out=folder / kind)
+        exported = kind in RUNTIMES
+        trained = folder / f"{kind}-trained" if exported else folder / kind
+        fit(tiny_recipe(name, *settings), corpus, dev=dev, out=trained)
+        if exported:
+            export_model(trained, folder / kind, to=kind)
 
 
 def damage(seed, model):

@@ -35,6 +35,19 @@ def test_trains_evaluates_tags_and_saves(run, small_data, tmp_path, monkeypatch)
     assert "TF-IDF" not in again.stdout
 
 
+def test_the_commands_to_go_on_with_can_be_run_from_here(tmp_path, monkeypatch):
+    script = tmp_path / "bin" / "glocal"
+    script.parent.mkdir()
+    script.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [str(script), "demo"])
+    assert demo._command() == str(script)
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert demo._command() == "glocal"
+    monkeypatch.setattr(sys, "argv", ["/lib/glocal/__main__.py", "demo"])
+    assert demo._command() == "glocal"
+
+
 def test_a_missing_baseline_is_said_before_training(run, small_data, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     result = run("demo", "--recipe", "glocalxml", "--out", tmp_path / "m", *TINY)

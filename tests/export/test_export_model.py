@@ -17,6 +17,7 @@ from glocal.data.writers import write_corpus
 from glocal.errors import ConfigError, MissingExtraError, ModelError
 from glocal.export import export_model as exporting
 from glocal.ranking.graph_ranker import GraphRanker
+from glocal.storage.model_directory import read_history
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.without import glocal_without, run_without
 
@@ -169,6 +170,13 @@ except ImportError as error:
 def test_labels_of_an_exported_model_stay(models):
     with pytest.raises(ModelError, match="exported model, whose labels cannot be changed"):
         rename_labels(models("balanced")[1], {"cat": "tom"})
+
+
+def test_changes_after_training_are_listed_in_the_exported_model_too(models, tmp_path, traced):
+    changed = shutil.copytree(models("balanced")[0], tmp_path / "changed")
+    rename_labels(changed, {"cat": "tom"})
+    exported = export_model(changed, tmp_path / "out").path
+    assert read_history(exported) == read_history(changed) != []
 
 
 @pytest.mark.parametrize("checksums", [True, False], ids=["checksums", "no checksums"])

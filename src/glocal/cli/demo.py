@@ -6,6 +6,8 @@ of its training texts, drawn with a fixed seed, and so does the TF-IDF baseline 
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 OUT = Path("demo-model")
-TRAIN_TEXTS = 4_000
+TRAIN_TEXTS = 8_000
 KS = (1, 3, 5)
 EXAMPLES = (
     "Inflammation of the middle ear with discharge of pus in a small child",
@@ -36,13 +38,13 @@ EXAMPLES = (
     "Old man who cannot remember where he lives and gets lost in his own street",
 )
 NEXT = """Next:
-  glocal explain {out} "pain in the left knee after a fall"
-  glocal eval {out} icd10cm:test
-  glocal data inspect YOUR.jsonl
-  glocal train YOUR.jsonl --out my-model
-`glocal --help` lists all commands.
+  {glocal} explain {out} "pain in the left knee after a fall"
+  {glocal} eval {out} icd10cm:test
+  {glocal} data inspect YOUR.jsonl
+  {glocal} train YOUR.jsonl --out my-model
+`{glocal} --help` lists all commands.
 To try it in a browser, run this and open http://127.0.0.1:8000:
-  glocal serve {out}"""
+  {glocal} serve {out}"""
 
 
 @app.command()
@@ -98,7 +100,16 @@ def demo(
     else:
         console.stdout().print(_scores(runs), _bands(runs))
         _tag_examples(predictor)
-    console.note(NEXT.format(out=out))
+    console.note(NEXT.format(glocal=_command(), out=out))
+
+
+def _command() -> str:
+    """Return how to call glocal from here: by its name, or by the path it was started with."""
+    started = Path(sys.argv[0])
+    named = shutil.which("glocal")
+    if started.stem != "glocal" or (named and Path(named).resolve() == started.resolve()):
+        return "glocal"
+    return str(started)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from glocal.metrics.ranking import judge, precision_at_k
 from glocal.predict.predictor import Predictor
 from glocal.ranking.graph_ranker import GraphFacts, GraphRanker
 from glocal.ranking.graph_session import RUNTIMES, OnnxGraph, OpenvinoGraph
-from glocal.storage.model_directory import StoredModel, load_model, save_model
+from glocal.storage.model_directory import HISTORY, StoredModel, load_model, save_model
 
 _KS = (1, 3, 5)
 _DEV_TEXTS, _HARM_TEXTS = 2000, 32
@@ -106,7 +106,8 @@ def export_model(
             if done.scores is not None:
                 exported.metrics = {**exported.metrics, "export": done.scores}
             report("writing the model directory")
-            save_model(target, exported, log=Path(path, "train_log.jsonl"))
+            kept = {"log": Path(path, "train_log.jsonl"), "history": Path(path, HISTORY)}
+            save_model(target, exported, **kept)
     except OSError as error:
         raise ModelError(
             f"cannot write the model directory {target}: {error.strerror or error}; "

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from glocal.vocabulary.label_space import LabelSpace
 
 BadRows = Literal["report", "skip", "stop"]
-CHUNK = 2048  # documents in memory at a time; enough for length-sorted batches to pay off
+# Documents in memory at a time: enough for length-sorted batches of an encoder to pay off, and for
+# all threads that read words.
+CHUNK, WORDS_CHUNK = 2048, 512
 
 
 class TopKPredictor(Protocol):

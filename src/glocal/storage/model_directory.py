@@ -79,20 +79,28 @@ class StoredModel:
     companions: Companions | None = None
 
 
-def save_model(path: str | Path, model: StoredModel, *, log: Path | None = None) -> None:
+def save_model(
+    path: str | Path,
+    model: StoredModel,
+    *,
+    log: Path | None = None,
+    history: Path | None = None,
+) -> None:
     """Write a model directory; an existing one is replaced once the new one is complete.
 
     Args:
         path: The directory.
         model: The model to write.
         log: The training log to copy into the directory.
+        history: The list of changes after training to copy into the directory.
     """
     target = Path(path)
     try:
         with temporary_dir(target) as folder:
             _write(folder, model)
-            if log is not None and log.is_file():
-                shutil.copyfile(log, folder / "train_log.jsonl")
+            for source, name in ((log, "train_log.jsonl"), (history, HISTORY)):
+                if source is not None and source.is_file():
+                    shutil.copyfile(source, folder / name)
             update_checksums(folder)
             replace_dir(folder, target)
     except OSError as error:

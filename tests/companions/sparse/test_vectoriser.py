@@ -95,6 +95,7 @@ def test_like_a_naive_implementation(train):
 def test_batches_and_threads_change_nothing(train, monkeypatch, threads):
     whole, matrix = Vectoriser.fit(train, CONFIG)
     monkeypatch.setattr(module, "BATCH_TEXTS", 7)
+    monkeypatch.setattr(module, "_PREDICTED_TEXTS", 5)
     monkeypatch.setattr(vocabulary_module, "MERGE_PAIRS", 50)
     parts, streamed = Vectoriser.fit(train, CONFIG, threads=threads)
     assert parts.parts[0].vocabulary.words == whole.parts[0].vocabulary.words

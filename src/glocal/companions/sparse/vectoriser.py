@@ -39,6 +39,7 @@ from glocal.data.corpus import Corpus
 from glocal.progress import StagedProgress
 
 BATCH_TEXTS = 2048
+_PREDICTED_TEXTS = 128  # at a time; their counts take about 100 KB for each long text
 SHORT_TEXTS = 50  # mean words up to which pieces of words are features too
 FEW_TEXTS = 20_000  # texts of a small corpus, where a word of a single text is a feature
 _COUNTED = 1000  # texts looked at for the mean number of words and for second lines
@@ -150,7 +151,7 @@ class Vectoriser:
             (texts, features), float32, rows of length one or empty.
         """
         # No more texts a batch than a thread's share: two threads must not wait for one of them.
-        size = max(1, min(BATCH_TEXTS, math.ceil(len(texts) / threads)))
+        size = max(1, min(_PREDICTED_TEXTS, math.ceil(len(texts) / threads)))
         starts = range(0, len(texts), size)
         batches = (texts[start : start + size] for start in starts)
         rows = ordered_map(self._batch_rows, batches, threads=threads)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +93,7 @@ def _characters(text: str) -> dict[int, str]:
 def _split_any(texts: Sequence[str] | pa.Array) -> WordBatch:
     import pyarrow.compute as pc
 
-    array = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
+    array = _as_array(texts)
     pieces = pc.split_pattern_regex(array, SEPARATORS)
     encoded = pc.list_flatten(pieces).dictionary_encode()
     # "The" and "the" are two pieces and one word; separators at either end give an empty piece.
@@ -102,11 +103,30 @@ def _split_any(texts: Sequence[str] | pa.Array) -> WordBatch:
         [distinct.setdefault(w, len(distinct)) if _is_word(w) else -1 for w in lowered],
         dtype=np.int32,
     )
-    codes = position[encoded.indices.to_numpy(zero_copy_only=False)]
-    n_pieces = pc.list_value_length(pieces).to_numpy(zero_copy_only=False)
+    codes = position[_integers(encoded.indices)]
+    n_pieces = _integers(pc.list_value_length(pieces))
     bounds = np.concatenate([[0], np.cumsum(n_pieces)])
     kept = np.concatenate([[0], np.cumsum(codes >= 0)])
     return WordBatch(np.diff(kept[bounds]), codes[codes >= 0], list(distinct))
+
+
+def _integers(array: pa.Array) -> NDArray[Any]:
+    """Return whole numbers without missing ones; `to_numpy` would import pandas."""
+    kind = np.dtype(array.type.to_pandas_dtype())
+    if not len(array):  # which may have no buffer
+        return np.empty(0, kind)
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
+
+
+def _as_array(texts: Sequence[str] | pa.Array) -> pa.Array:
+    """Return texts as an Arrow array; `pa.array` would import pandas where it is installed."""
+    if isinstance(texts, pa.Array):
+        return texts
+    encoded = [text.encode() for text in texts]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    buffers = pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))
+    return pa.LargeStringArray.from_buffers(len(encoded), *buffers)
 
 
 def pieces_of(word: str) -> list[str]:
@@ -143,10 +163,11 @@ def first_lines(texts: Sequence[str] | pa.Array) -> Sequence[str] | pa.Array:
         return [text[:TITLE_CHARACTERS].split("\n", 1)[0] for text in few]
     import pyarrow.compute as pc
 
-    array = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
+    array = _as_array(texts)
     # Cut first, so that a long text is not searched to its end for a line break.
     heads = pc.utf8_slice_codeunits(array, 0, TITLE_CHARACTERS)
-    return pc.list_element(pc.split_pattern(heads, "\n", max_splits=1), 0)
+    lines = pc.split_pattern(heads, "\n", max_splits=1)
+    return lines.values.take(lines.offsets[:-1])  # `list_element` would import pandas
 
 
 def word_spans(text: str) -> list[tuple[str, int, int]]:

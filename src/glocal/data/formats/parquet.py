@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from glocal.data.formats.rows import Problems
 from glocal.data.formats.source import Source
 
-BATCH_ROWS = 1024
+BATCH_ROWS = 256  # of long texts, some megabytes in Arrow and as many in Python
 
 
 def parquet_rows(
