@@ -1,9 +1,8 @@
 """Exported models: the same predictions as torch, without torch, in a directory like any other."""
 
+import importlib
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -299,6 +298,40 @@ def test_a_full_disk_leaves_nothing_behind(models, tmp_path, traced, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("written_by", "options"),
+    [
+        ("write_graph.write_openvino", {"to": "openvino"}),
+        ("quantise._write", {"int8": True, "dev": tiny_corpus(30, 1)}),
+        pytest.param("write_graph.write_onnx", {}, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("limit", [300, 30_000])
+def test_a_graph_that_the_system_cuts_short_is_one_clear_error(
+    models, tmp_path, monkeypatch, request, written_by, options, limit
+):
+    # Every file may grow to so many bytes only: what a full disk does, whoever writes.
+    resource = pytest.importorskip("resource")
+    if options:
+        request.getfixturevalue("traced")
+    module, _, name = f"glocal.export.{written_by}".rpartition(".")
+    write = getattr(importlib.import_module(module), name)
+
+    def limited(*args, **kwargs):
+        old = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, old[1]))
+        try:
+            return write(*args, **kwargs)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+    monkeypatch.setattr(f"{module}.{name}", limited)
+    with pytest.raises(ModelError, match="nothing there was changed") as caught:
+        export_model(models("balanced")[0], tmp_path / "out", **options)
+    assert len(str(caught.value).splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_kill_leaves_no_half_written_directory(models, tmp_path):
     command = [
         sys.executable,
@@ -314,7 +347,7 @@ def test_a_kill_leaves_no_half_written_directory(models, tmp_path):
     while not list(tmp_path.glob(".m.*")) and time.monotonic() - started < 60:
         time.sleep(0.05)
     time.sleep(0.5)
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     assert not (tmp_path / "m").exists()
 

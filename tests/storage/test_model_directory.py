@@ -6,7 +6,6 @@ import os
 import pickle
 import pickletools
 import re
-import resource
 import tomllib
 from pathlib import Path
 
@@ -284,6 +283,7 @@ def test_a_rename_that_fails_puts_the_old_model_back(folder, monkeypatch, fails_
 @pytest.mark.parametrize("limit", [400, 4000, 60_000])
 def test_a_write_the_system_cuts_short_is_one_clear_error(folder, limit):
     # Every file may grow to so many bytes only: what a full disk does, whoever writes.
+    resource = pytest.importorskip("resource")  # not on Windows
     before = files(folder)
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, old[1]))

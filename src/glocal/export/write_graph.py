@@ -69,7 +69,11 @@ def write_openvino(source: Path, folder: Path) -> None:
     model = openvino.convert_model(source / OnnxGraph.file)
     for port in model.inputs:  # which may also have names of its own
         port.get_tensor().set_names(names & port.get_names())
-    openvino.save_model(model, folder / OpenvinoGraph.file, compress_to_fp16=False)
+    try:
+        openvino.save_model(model, folder / OpenvinoGraph.file, compress_to_fp16=False)
+        openvino.Core().read_model(folder / OpenvinoGraph.file)  # files can be cut without a word
+    except RuntimeError as error:
+        raise OSError(f"the graph is incomplete ({_reason(error)})") from error
 
 
 def _check_axes(program: Any, axes: Mapping[str, Mapping[int, Any]]) -> None:
