@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 OUT = Path("demo-model")
-TRAIN_TEXTS = 8_000
+TRAIN_TEXTS = 6_000
 KS = (1, 3, 5)
 EXAMPLES = (
     "Inflammation of the middle ear with discharge of pus in a small child",
