@@ -8,20 +8,22 @@ are withheld by a rule: of those with five training texts and one test text, sor
 training texts and then by id, so many at even distances. Their texts stay in the training set
 without them. Reports recall@5 of the withheld labels on the test texts, P@5 of all labels, the
 largest change of an old label's score, and the seconds on the clock and of the processors. A model
-with an encoder is given the training texts to compare with.
+with an encoder is given the training texts to compare with. With `--models DIR` the models stay
+there, and those that are there already are not trained again; `--json FILE` keeps the figures.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,19 +53,19 @@ def examples_of(train: Corpus, withheld: set[str], count: int | None) -> dict[in
     return found
 
 
-def scores(path: Path, test: Corpus, withheld: set[str]) -> tuple[str, list[dict[str, float]]]:
-    """Return the line of a report, and the scores of the best labels of each text."""
-    found = [
-        {tag.id: tag.score for tag in tags} for tags in Predictor.load(path).predict(test, k=50)
-    ]
+def scores(
+    path: Path, test: Corpus, withheld: set[str], device: str
+) -> tuple[dict[str, float], list[dict[str, float]]]:
+    """Return the figures of a model, and the scores of the best labels of each text."""
+    predictor = Predictor.load(path, device=device)
+    found = [{tag.id: tag.score for tag in tags} for tags in predictor.predict(test, k=50)]
     hits = total = right = 0
     for tags, gold in zip(found, test.labels(), strict=True):
         best = list(tags)[:5]
         hits += sum(label in withheld for label in gold if label in best)
         total += sum(label in withheld for label in gold)
         right += sum(label in best for label in gold)
-    line = f"recall@5 of withheld labels {hits / total:.3f}, P@5 {right / 5 / len(test):.4f}"
-    return line, found
+    return {"recall@5 of withheld": hits / total, "P@5": right / 5 / len(test)}, found
 
 
 def timed(work: Callable[[], object]) -> str:
@@ -76,71 +78,117 @@ def timed(work: Callable[[], object]) -> str:
     )
 
 
+def moved(before: list[dict[str, float]], after: list[dict[str, float]]) -> float:
+    """Return the largest change of the score of a label that both models list."""
+    return max(
+        abs(score - now[label])
+        for old, now in zip(before, after, strict=True)
+        for label, score in old.items()
+        if label in now
+    )
+
+
+class Comparison:
+    """The texts of a comparison, and the models it trains."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        read = {name: read_corpus(options.data / name) for name in ("train.parquet", options.test)}
+        train, test = read["train.parquet"], read[options.test]
+        self.train = train.take(np.arange(min(len(train), options.texts or len(train))))
+        self.test = test.take(np.arange(min(len(test), options.tested or len(test))))
+        self.dev = read_corpus(options.data / options.dev) if options.dev else None
+        self.table = read_label_table(options.data / "labels.jsonl")
+        self.recipe = load_recipe(options.recipe, options.set)
+        self.folder, self.device = folder, options.device
+        chosen = choose(self.train, self.test, options.labels)
+        self.withheld, self.texts = set(chosen), self.train.texts()
+        self.rows = [[x for x in row if x not in self.withheld] for row in self.train.labels()]
+        entries = [self.table.get(label) for label in chosen]
+        self.new = LabelTable.from_entries([e for e in entries if e], source="withheld")
+
+    def corpus(self, labels: list[list[str]]) -> Corpus:
+        """Return the training texts that have labels."""
+        kept = [place for place, row in enumerate(labels) if row]
+        return Corpus.from_texts([self.texts[p] for p in kept], [labels[p] for p in kept])
+
+    def fitted(self, name: str, labels: list[list[str]]) -> Path:
+        """Train a model, unless it is there, and return its folder."""
+        path, seconds = self.folder / name, self.folder / f"{name}.seconds"
+        if not path.exists():
+            corpus = self.corpus(labels)
+            took = timed(
+                lambda: fit(
+                    self.recipe,
+                    corpus,
+                    out=path,
+                    dev=self.dev,
+                    label_table=self.table,
+                    device=self.device,
+                )
+            )
+            seconds.write_text(took, encoding="utf-8")
+        print(f"{name}: {seconds.read_text('utf-8')}", flush=True)
+        return path
+
+    def added(self, model: Path, given: dict[int, list[str]]) -> tuple[Path, str]:
+        """Add the withheld labels to a copy of a model; return its folder and the time."""
+        copy = self.folder / "added"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(model, copy)
+        labels = [self.rows[p] + given[p] for p in given]
+        shown = Corpus.from_texts([self.texts[p] for p in given], labels)
+        train = None if self.recipe.reads_words_alone else self.corpus(self.rows)
+        seconds = timed(
+            lambda: add_labels(
+                copy, self.new, examples=shown if given else None, train=train, device=self.device
+            )
+        )
+        return copy, seconds
+
+    def run(self, examples: list[str]) -> dict[str, Any]:
+        """Compare models with so many examples of each label."""
+        model = self.fitted("model", self.rows)
+        before = scores(model, self.test, self.withheld, self.device)[1]
+        figures: dict[str, Any] = {}
+        for count in examples:
+            given = examples_of(self.train, self.withheld, None if count == "all" else int(count))
+            copy, seconds = self.added(model, given)
+            found, after = scores(copy, self.test, self.withheld, self.device)
+            figures[f"{count} added"] = {
+                **found, "old scores moved by": moved(before, after), "time": seconds
+            }  # fmt: skip
+            print(f"{count} examples, added:", figures[f"{count} added"], flush=True)
+            if given:
+                labels = [self.rows[p] + given.get(p, []) for p in range(len(self.train))]
+                again = self.fitted(f"again-{count}", labels)
+                figures[f"{count} again"] = scores(again, self.test, self.withheld, self.device)[0]
+                print(f"{count} examples, trained again:", figures[f"{count} again"], flush=True)
+        return figures
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--recipe", default="fast")
     parser.add_argument("--test", default="test.parquet")
+    parser.add_argument("--dev", help="file of texts that tune combination and calibration")
     parser.add_argument("-s", "--set", action="append", default=[], help="a setting")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--texts", type=int, help="only so many training texts")
     parser.add_argument("--tested", type=int, help="only so many test texts")
     parser.add_argument("--labels", type=int, default=200)
     parser.add_argument("--examples", default="0,1,5,all")
+    parser.add_argument("--models", type=Path, help="folder that keeps the models")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
-    train, test = (read_corpus(options.data / f) for f in ("train.parquet", options.test))
-    train = train.take(np.arange(min(len(train), options.texts or len(train))))
-    test = test.take(np.arange(min(len(test), options.tested or len(test))))
-    table = read_label_table(options.data / "labels.jsonl")
-    recipe = load_recipe(options.recipe, options.set)
-    chosen = choose(train, test, options.labels)
-    withheld, texts = set(chosen), train.texts()
-    rows = [[x for x in row if x not in withheld] for row in train.labels()]
-    entries = [table.get(label) for label in chosen]
-    new = LabelTable.from_entries([e for e in entries if e], source="withheld")
-
-    def corpus(labels: list[list[str]]) -> Corpus:
-        kept = [place for place, row in enumerate(labels) if row]
-        return Corpus.from_texts([texts[p] for p in kept], [labels[p] for p in kept])
-
     with tempfile.TemporaryDirectory() as folder:
         os.environ["GLOCAL_CACHE"] = f"{folder}/cache"
-        path, old = Path(folder) / "model", corpus(rows)
-        seconds = timed(
-            lambda: fit(recipe, old, out=path, label_table=table, device=options.device)
-        )
-        print(f"training: {seconds}", flush=True)
-        before = scores(path, test, withheld)[1]
-        for count in options.examples.split(","):
-            given = examples_of(train, withheld, None if count == "all" else int(count))
-            labels = [rows[p] + given.get(p, []) for p in range(len(train))]
-            copy = Path(folder) / f"added-{count}"
-            shutil.copytree(path, copy)
-            shown = Corpus.from_texts([texts[p] for p in given], [labels[p] for p in given])
-            seconds = timed(
-                partial(
-                    add_labels,
-                    copy,
-                    new,
-                    examples=shown if given else None,
-                    train=None if recipe.reads_words_alone else old,
-                    device=options.device,
-                )
-            )
-            line, after = scores(copy, test, withheld)
-            moved = max(
-                abs(score - now[label])
-                for old, now in zip(before, after, strict=True)
-                for label, score in old.items()
-                if label in now
-            )
-            print(f"{count} examples, added: {line}, moved {moved:.1e}, {seconds}", flush=True)
-            if given:
-                again = Path(folder) / f"again-{count}"
-                fit(recipe, corpus(labels), out=again, label_table=table, device=options.device)
-                line = scores(again, test, withheld)[0]
-                print(f"{count} examples, trained again: {line}", flush=True)
+        kept = options.models or Path(folder)
+        kept.mkdir(parents=True, exist_ok=True)
+        figures = Comparison(options, kept).run(options.examples.split(","))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -316,3 +316,24 @@ def test_ids_become_safe_file_names(tmp_path):
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["_./up.annif".replace("/", "_"), "_hidden.annif", "a_b-2.annif", "a_b.annif",
                      f"{'x' * 80}.annif"]  # fmt: skip
+
+
+def test_texts_are_routed_to_the_model_of_their_language(run, models, files, tmp_path):
+    german = {"id": "g", "text": "Die Fischerei in der Nordsee wird geregelt, sagt der Rat"}
+    english = {"id": "e", "text": "The fishery of the sea is governed by the council"}
+    texts = write_jsonl(tmp_path / "texts.jsonl", [german, english])
+    first, second = models
+    routed = run(
+        "predict", first, texts, "-k", "3", "--route", f"en={first}", "--route", f"de={second}"
+    )
+    assert routed.exit_code == 0, routed.output
+    own = [rows_of(run("predict", model, texts, "-k", "3").stdout) for model in models]
+    assert rows_of(routed.stdout) == [own[1][0], own[0][1]]
+    assert own[0] != own[1]
+
+
+def test_a_bad_route_is_one_line(run, model, files):
+    result = run("predict", model, files.test, "--route", "klingon=model")
+    assert result.exit_code == 2
+    assert "there is no language 'klingon'" in result.stderr
+    assert "Traceback" not in result.output

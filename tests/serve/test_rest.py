@@ -3,7 +3,9 @@ import json
 import pytest
 
 from glocal.data.readers import read_corpus
+from glocal.errors import ConfigError
 from glocal.predict.predictor import Predictor
+from glocal.serve.serve_settings import ServeSettings
 from tests.serve.conftest import problem, tags_of
 
 TEXTS = ["the red cat", "the blue owl a a a", "the white dog"]
@@ -166,3 +168,20 @@ def test_the_documentation_needs_nothing_from_outside(client):
     assert "http://" not in page.replace("http://example", "")
     assert "https://" not in page
     assert client.get("/static/docs.css").status_code == 200
+
+
+def test_a_request_without_a_model_goes_to_that_of_its_language(serving, model, own_model):
+    client = serving(model, own_model, routes={"en": model, "de": own_model})
+    german, english = "die rote Katze und der Hund", "the red cat and the dog"
+    body = {"texts": [german, english, "4711 xyzzy"], "k": 1}
+    found = client.post("/v1/predict", json=body).json()
+    assert [result["model"] for result in found["results"]] == ["own", "animals", "animals"]
+    named = client.post("/v1/predict", json={**body, "model": "own"}).json()
+    assert {result["model"] for result in named["results"]} == {"own"}
+    assert named["model"] == "own"
+
+
+def test_routes_to_models_that_are_not_served_are_refused(model, tmp_path):
+    settings = ServeSettings(models=(model,), routes={"de": tmp_path / "other"})
+    with pytest.raises(ConfigError, match="which is not served"):
+        settings.check()

@@ -70,6 +70,10 @@ def predict(
     exclude: Annotated[
         str | None, option("Label ids never to predict, one on each line.", metavar="FILE")
     ] = None,
+    route: Annotated[
+        list[str] | None,
+        option("Model for texts of a language; may be repeated.", metavar="LANGUAGE=MODEL"),
+    ] = None,
     output: Annotated[
         str | None,
         option(
@@ -96,6 +100,9 @@ def predict(
     Each text gets the labels that reach the threshold tuned in training, and at least one. -k N
     gives the N best instead, --threshold every label that reaches it, both at most N of these.
 
+    With --route, texts are tagged by the model of their language, and by MODEL where it is none of
+    these: `glocal predict model-en texts.jsonl --route en=model-en --route de=model-de`.
+
     Without FILE, texts are read from stdin and tagged as they come. A row that cannot be used
     becomes a row with an error; --skip-bad-rows leaves it out, --strict stops there.
 
@@ -106,23 +113,26 @@ def predict(
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
     from glocal.predict.bulk import CHUNK, WORDS_CHUNK, predict_file
-    from glocal.predict.predictor import Predictor
+    from glocal.predict.language_routing import LanguageRoutes, parse_routes
 
     skip = reading.pop("skip_bad_rows")
     if skip and strict:
         raise ConfigError("--skip-bad-rows and --strict exclude each other; give one of them")
     paths = files or ["-"]
+    routes = parse_routes(route) if route else {}
     chosen, excluded = read_label_list(only), read_label_list(exclude)
     with tag_writer(output, "jsonl" if as_json else to, names=names) as write:
-        predictor = Predictor.load(model, device=device, batch_size=batch_size)
+        models = LanguageRoutes.load(model, routes, device=device, batch_size=batch_size)
         if k is not None:
-            predictor.check_k(k)
-        at_once = WORDS_CHUNK if predictor.recipe.reads_words_alone else CHUNK
+            for predictor in models.predictors:
+                predictor.check_k(k)
+        words_alone = all(each.recipe.reads_words_alone for each in models.predictors)
+        at_once = WORDS_CHUNK if words_alone else CHUNK
         if "-" in paths and sys.stdin.isatty():
             console.note("Reading texts from the terminal; end with Ctrl-D.")
         with console.progress_bar("tagging") as progress:
             problems = predict_file(
-                predictor,
+                models if routes else models.fallback,
                 paths,
                 write,
                 bad_rows="stop" if strict else "skip" if skip else "report",

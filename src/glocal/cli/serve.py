@@ -49,6 +49,13 @@ def serve(
     language: Annotated[
         str, typer.Option(metavar="CODE", help="Language of texts and labels, for Annif's clients.")
     ] = "und",
+    route: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LANGUAGE=MODEL",
+            help="Model for texts of a language, in requests that name none; may be repeated.",
+        ),
+    ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=NUMBER", help="Change a limit; may be repeated."),
@@ -64,6 +71,7 @@ def serve(
     for module in ("fastapi", "uvicorn", "python_multipart", "simplemma"):
         require(module, extra="serve", purpose="the server")
 
+    from glocal.predict.language_routing import parse_routes
     from glocal.serve.serve_settings import ServeSettings, parse_limits, read_api_keys
     from glocal.serve.server import serve as run
 
@@ -75,6 +83,7 @@ def serve(
         feedback=feedback,
         similar_texts=similar_texts,
         language=language,
+        routes=parse_routes(route or ()),
         device=device,
         limits=parse_limits(limit or ()),
     )

@@ -4,6 +4,7 @@
 - One row for each document, best label first:
   `{"id": …, "labels": [{"id": …, "name": …, "score": …}, …]}`; a row of the input that cannot be
   used becomes `{"id": …, "labels": [], "error": …}`.
+- With a model for each language, each text is tagged by the model of its own.
 - A chunk ends early when standard input pauses, so that answers do not wait for later texts.
 """
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from glocal.control_characters import escape
 from glocal.data.readers import iter_documents
 from glocal.errors import DataError
+from glocal.predict.language_routing import LanguageRoutes
 from glocal.predict.tag_files import RowSink, TagRow
 from glocal.progress import Progress
 from glocal.ranking.decision import Decision, choose_tags
@@ -51,7 +53,7 @@ class TopKPredictor(Protocol):
 
 
 def predict_file(
-    predictor: TopKPredictor,
+    predictor: TopKPredictor | LanguageRoutes,
     paths: str | Path | Sequence[str | Path],
     write: RowSink,
     *,
@@ -64,7 +66,7 @@ def predict_file(
     """Tag the documents of files or of standard input and write the rows as they come.
 
     Args:
-        predictor: A loaded model.
+        predictor: A loaded model, or models for several languages.
         paths: A file or several, or `-` for standard input.
         write: Receives the rows of each chunk.
         bad_rows: `report` writes a row with an `error` for each row that cannot be used, `skip`
@@ -118,7 +120,7 @@ def predict_file(
 
 
 def predict_rows(
-    predictor: TopKPredictor,
+    predictor: TopKPredictor | LanguageRoutes,
     documents: Iterable[Document | DataError],
     *,
     k: int | None = None,
@@ -134,7 +136,7 @@ def predict_rows(
     Without k and threshold, the decision stored with the model gives each text its tags.
 
     Args:
-        predictor: A loaded model.
+        predictor: A loaded model, or models for several languages.
         documents: Read lazily, `chunk_size` at a time; an error stands for a bad row.
         k: Largest number of labels for each document.
         threshold: Lowest probability of a label.
@@ -145,19 +147,10 @@ def predict_rows(
         progress: Called with the documents done and None, as the total is not known.
     """
     stream, done = iter(documents), 0
+    options = {"k": k, "threshold": threshold, "names": names, "only": only, "exclude": exclude}
     while chunk := list(itertools.islice(stream, chunk_size)):
         good = [document for document in chunk if not isinstance(document, DataError)]
-        rows: Iterator[TagRow] = iter(())
-        if good:
-            texts = [document.text for document in good]
-            found = choose_tags(
-                functools.partial(predictor.predict, texts, only=only, exclude=exclude),
-                len(predictor.labels),
-                predictor.decision,
-                k=k,
-                threshold=threshold,
-            )
-            rows = prediction_rows([document.id for document in good], found, names=names)
+        rows = iter(_tagged(predictor, good, **options) if good else ())
         for document in chunk:
             if isinstance(document, DataError):
                 yield _error_row(document)
@@ -166,6 +159,36 @@ def predict_rows(
         done += len(chunk)
         if progress:
             progress(done, None)
+
+
+def _tagged(
+    predictor: TopKPredictor | LanguageRoutes,
+    documents: Sequence[Document],
+    *,
+    k: int | None,
+    threshold: float | None,
+    names: bool,
+    only: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+) -> list[TagRow]:
+    """Return the rows of documents, each tagged by its own model."""
+    texts = [document.text for document in documents]
+    models: Iterable[tuple[TopKPredictor, list[int]]] = [(predictor, list(range(len(texts))))]
+    if isinstance(predictor, LanguageRoutes):
+        models = predictor.divide(texts)
+    rows: dict[int, TagRow] = {}
+    for model, positions in models:
+        own = [texts[position] for position in positions]
+        found = choose_tags(
+            functools.partial(model.predict, own, only=only, exclude=exclude),
+            len(model.labels),
+            model.decision,
+            k=k,
+            threshold=threshold,
+        )
+        ids = [documents[position].id for position in positions]
+        rows.update(zip(positions, prediction_rows(ids, found, names=names), strict=True))
+    return [rows[position] for position in range(len(documents))]
 
 
 def _error_row(error: DataError) -> TagRow:

@@ -9,18 +9,14 @@ from __future__ import annotations
 import asyncio
 import uuid
 from datetime import datetime
-from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
-from simplemma import LanguageDetector
-from simplemma.strategies import DefaultStrategy
-from simplemma.strategies.dictionaries import DefaultDictionaryFactory
-from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 from starlette.responses import Response
 
 from glocal._version import __version__
+from glocal.predict.language_routing import MOST_LANGUAGES, known_words, supported_languages
 from glocal.serve.problems import Problem, problem_responses
 from glocal.serve.served_models import ServedModel
 from glocal.serve.service import InService, Service
@@ -28,8 +24,7 @@ from glocal.serve.service import InService, Service
 TAG = "Annif"
 UNDETERMINED = "und"  # the language of a server that was not told one
 
-_MAX_LANGUAGES = 5  # dictionaries that are kept in memory
-_LANGUAGES: list[Any] = sorted(SUPPORTED_LANGUAGES)
+_LANGUAGES: list[Any] = supported_languages()
 
 
 class SuggestOptions(BaseModel):
@@ -154,7 +149,7 @@ class LanguageRequest(BaseModel):
 
     text: str = Field(examples=["A quick brown fox jumped over the lazy dog."])
     languages: list[Annotated[str, Field(json_schema_extra={"enum": _LANGUAGES})]] = Field(
-        min_length=1, max_length=_MAX_LANGUAGES, examples=[["en", "fi"]]
+        min_length=1, max_length=MOST_LANGUAGES, examples=[["en", "fi"]]
     )
 
 
@@ -256,10 +251,10 @@ async def learn(project_id: str, service: InService, documents: list[IndexedDocu
 async def detect_language(request: LanguageRequest, service: InService) -> DetectedLanguages:
     """Detect the language of a text among some candidates."""
     (text,) = service.checked_texts([request.text])
-    if not SUPPORTED_LANGUAGES.issuperset(request.languages):
+    if not set(_LANGUAGES).issuperset(request.languages):
         known = ", ".join(_LANGUAGES)
         raise Problem(400, f"unsupported candidate languages; there are {known}")
-    found = await asyncio.to_thread(_proportions, text, tuple(request.languages))
+    found = await asyncio.to_thread(known_words, text, request.languages)
     return DetectedLanguages(
         results=[
             DetectedLanguage(language=None if name == "unk" else name, score=share)
@@ -313,16 +308,3 @@ async def _suggestions(
         ]
         for tags in found
     ]
-
-
-@lru_cache(1)
-def _dictionaries() -> DefaultStrategy:
-    """Return the dictionaries that all detections share; the least recently used one goes."""
-    factory = DefaultDictionaryFactory(cache_max_size=_MAX_LANGUAGES)
-    return DefaultStrategy(dictionary_factory=factory)
-
-
-def _proportions(text: str, languages: tuple[str, ...]) -> dict[str, float]:
-    """Return the share of the words of a text that each language knows."""
-    detector = LanguageDetector(languages, lemmatization_strategy=_dictionaries())
-    return dict(detector.proportion_in_each_language(text))

@@ -42,21 +42,29 @@ async def model_details(id: str, service: InService) -> schemas.ModelDetails:
 
 @rest_router.post("/predict", responses=problem_responses(*POST_PROBLEMS))
 async def predict(request: schemas.PredictRequest, service: InService) -> schemas.PredictResponse:
-    """Tag texts. Without k and threshold the decision stored with the model applies."""
-    model = service.model(request.model)
-    found = await service.tag(
-        await service.loaded(model),
-        request.texts,
-        truncate=request.truncate,
-        k=request.k,
-        threshold=request.threshold,
-        only=None if request.only is None else tuple(request.only),
-        exclude=None if request.exclude is None else tuple(request.exclude),
+    """Tag texts.
+
+    Without k and threshold the decision stored with the model applies. Without a model, the one for
+    the text's language, where the server has such.
+    """
+    texts = service.checked_texts(request.texts, truncate=request.truncate)
+    results: dict[int, schemas.TaggedText] = {}
+    for model, positions in await service.models_for(request.model, texts):
+        found = await service.tag(
+            await service.loaded(model),
+            [texts[position] for position in positions],
+            k=request.k,
+            threshold=request.threshold,
+            only=None if request.only is None else tuple(request.only),
+            exclude=None if request.exclude is None else tuple(request.exclude),
+        )
+        for position, tags in zip(positions, found, strict=True):
+            listed = [schemas.Tag(**tag._asdict()) for tag in tags]
+            results[position] = schemas.TaggedText(tags=listed, model=model.id)
+    return schemas.PredictResponse(
+        model=service.model(request.model).id,
+        results=[results[position] for position in range(len(texts))],
     )
-    results = [
-        schemas.TaggedText(tags=[schemas.Tag(**tag._asdict()) for tag in tags]) for tags in found
-    ]
-    return schemas.PredictResponse(model=model.id, results=results)
 
 
 @rest_router.post("/explain", responses=problem_responses(*POST_PROBLEMS))

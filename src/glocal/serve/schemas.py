@@ -34,7 +34,10 @@ class PredictRequest(_Request):
     model_config = ConfigDict(
         strict=True, extra="forbid", json_schema_extra={"examples": [{"texts": [_TEXT], "k": 3}]}
     )
-    model: str | None = Field(None, description="Id of the model; the first one by default.")
+    model: str | None = Field(
+        None,
+        description="Id of the model; by default that of the text's language, else the first one.",
+    )
     texts: list[str] = Field(min_length=1, description="Texts to tag.")
     k: Annotated[int, Field(ge=1, le=1_000_000), _WHOLE] | None = Field(
         None, description="Largest number of tags."
@@ -59,6 +62,7 @@ class TaggedText(BaseModel):
     """The tags of one text, best first."""
 
     tags: list[Tag]
+    model: str = Field(description="Id of the model that gave them.")
 
 
 class PredictResponse(BaseModel):
@@ -70,13 +74,18 @@ class PredictResponse(BaseModel):
                 {
                     "model": "demo-model",
                     "results": [
-                        {"tags": [{"id": "T23", "name": "Burn of wrist and hand", "score": 0.93}]}
+                        {
+                            "tags": [
+                                {"id": "T23", "name": "Burn of wrist and hand", "score": 0.93}
+                            ],
+                            "model": "demo-model",
+                        }
                     ],
                 }
             ]
         }
     )
-    model: str
+    model: str = Field(description="Id of the model asked for, or of the default one.")
     results: list[TaggedText]
 
 

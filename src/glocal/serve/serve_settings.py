@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from ipaddress import ip_address
@@ -63,6 +63,7 @@ class ServeSettings:
         feedback: Folder for corrections; None if they are not accepted.
         similar_texts: File of training texts that explanations may show; None for none.
         language: Language of texts and labels, as told to Annif's clients.
+        routes: The model directory of each language, for requests that name no model.
         device: The device to compute on: `auto`, `cpu`, `cuda` or `cuda:N`.
         limits: Bounds on requests.
     """
@@ -74,6 +75,7 @@ class ServeSettings:
     feedback: Path | None = None
     similar_texts: Path | None = None
     language: str = "und"
+    routes: Mapping[str, Path] = field(default_factory=dict)
     device: str = "auto"
     limits: Limits = field(default_factory=Limits)
 
@@ -91,6 +93,13 @@ class ServeSettings:
                 f"{self.host} can be reached from other machines, which needs an API key"
             )
             remedies.append(Remedy("api_key_file", "name a file with a key on each line", "…"))
+        served = {model.resolve() for model in self.models}
+        problems += [
+            f"texts in {language} are to be tagged by {model}, which is not served; name it among "
+            "the models as well"
+            for language, model in self.routes.items()
+            if model.resolve() not in served
+        ]
         if self.feedback is not None:
             inside = [m for m in self.models if _is_inside(self.feedback, m)]
             problems += [

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from glocal.data.corpus import surrogate_in
 from glocal.errors import ModelError, no_such
+from glocal.predict.language_routing import detect_language
 from glocal.ranking.predictions import Predictions
 from glocal.serve.feedback_store import FeedbackStore
 from glocal.serve.problems import Problem
@@ -41,6 +42,29 @@ class Service:
         if found is None:
             raise Problem(404, no_such("model", str(id)[:100], self.models.by_id))
         return found
+
+    async def models_for(
+        self, id: str | None, texts: Sequence[str]
+    ) -> list[tuple[ServedModel, list[int]]]:
+        """Return the models that tag texts, with the positions of their texts.
+
+        Args:
+            id: The model that was asked for; None for the models of the texts' languages.
+            texts: The texts.
+
+        Raises:
+            Problem: 404, there is no such model.
+        """
+        asked, routes = self.model(id), self.settings.routes
+        if id is not None or not routes:
+            return [(asked, list(range(len(texts))))]
+        by_path = {model.path.resolve(): model for model in self.models.by_id.values()}
+        positions: dict[str, list[int]] = {}
+        for position, text in enumerate(texts):
+            language = await asyncio.to_thread(detect_language, text, list(routes))
+            model = asked if language is None else by_path[routes[language].resolve()]
+            positions.setdefault(model.id, []).append(position)
+        return [(self.model(name), found) for name, found in positions.items()]
 
     async def loaded(self, model: ServedModel) -> LoadedModel:
         """Return a model in memory, loading it if need be.
