@@ -4,7 +4,8 @@
 
 Writes a generated vocabulary (Turtle, some eight triples a concept: names in two languages,
 alternative names, notations, broader concepts, notes, deprecated concepts) and reads it twice, each
-time in a process of its own. Reports seconds and the largest resident memory.
+time in a process of its own. Reports seconds and the largest resident memory. With `--file FILE`
+the vocabulary stays there and is written only once.
 """
 
 from __future__ import annotations
@@ -68,16 +69,19 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--concepts", type=int, default=1_300_000)
+    parser.add_argument("--file", type=Path, help="file of the vocabulary")
+    parser.add_argument("--only-write", action="store_true", help="write the file, read nothing")
     parser.add_argument("--read", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.read:
         return read(arguments.read)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "vocabulary.ttl"
-        write_vocabulary(path, arguments.concepts)
+        path = arguments.file or Path(folder) / "vocabulary.ttl"
+        if not path.exists():
+            write_vocabulary(path, arguments.concepts)
         print(f"{arguments.concepts:,} concepts, {path.stat().st_size / 1e6:.0f} MB of Turtle")
         environment = {**os.environ, "GLOCAL_CACHE": folder}
-        for name in ("first", "from the cache"):
+        for name in () if arguments.only_write else ("first", "from the cache"):
             print(f"{name}: ", end="", flush=True)
             command = [sys.executable, __file__, "--read", str(path)]
             subprocess.run(command, env=environment, check=True)

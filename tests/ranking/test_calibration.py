@@ -186,3 +186,25 @@ def test_pairs_are_kept_by_bands_of_ranks():
     assert gold.tolist() == [3, 0]
     assert weights.tolist() == [3, 3]
     np.testing.assert_allclose(ranks, np.exp([9 / 8, 11 / 8]))
+
+
+CURVE = CalibrationCurve((-8.0, -2.0, 0.0, 4.0), (-7.0, -2.5, 0.5, 3.0), (0.1, 0.9, 0.2, 0.7),
+                         (3.0, 1.5, 0.5, 0.1))  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    odds=hnp.arrays(np.float64, (4, 12), elements=st.floats(-9, 5)),
+    added=hnp.arrays(np.bool_, (4, 12)),
+    empty=st.integers(0, 3),
+)
+def test_labels_added_later_change_no_other_probability(odds, added, empty):
+    scores = -np.sort(-sigmoid(odds).astype(np.float32), axis=1)
+    scores[:, scores.shape[1] - empty :] = -np.inf
+    together = Calibration(curve=CURVE)(scores, added=added)
+    for row, others in enumerate(~added):
+        alone = Calibration(curve=CURVE)(scores[row : row + 1, others])
+        np.testing.assert_array_equal(together[row, others], alone[0])
+    filled = together[:, : scores.shape[1] - empty]
+    assert (np.diff(filled, axis=1) <= 0).all()
+    assert np.isneginf(together[:, scores.shape[1] - empty :]).all()

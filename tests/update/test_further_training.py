@@ -92,6 +92,17 @@ def test_corrections_are_learnt_and_the_rest_is_kept(model):
     assert not model_integrity(model).changed
 
 
+def test_words_that_only_new_texts_have_are_learnt(words):
+    texts = [f"a {word} axolotl by the pond" for word in ("red", "blue", "green", "small")]
+    before = scores(words, ["axolotl"])[0]
+    continue_training(words, Corpus.from_texts(texts, [["cat"]] * 4))
+    after = scores(words, ["axolotl"])[0]
+    assert max(after, key=after.get) == "cat"
+    assert after["cat"] > 2 * before["cat"]
+    found = Predictor.load(words).explain("axolotl", k=1)[0]
+    assert found.id == "cat"
+
+
 def test_report_and_history_say_what_changed(model):
     result = continue_training(
         model, CORRECTIONS, train=replay_for(model), dev=DEV,

@@ -59,7 +59,9 @@ class TextReading:
         if labels is not None:
             rest = {x: p for x, p in self._rank(len(labels), labels).items() if x not in best}
         both = {**best, **dict(sorted(rest.items(), key=lambda found: -found[1]))}
-        scores = self.predictor.calibration(np.array([list(both.values())], np.float32))[0]
+        found = np.array([list(both.values())], np.float32)
+        added = self.predictor.labels.added[[list(both)]] if both else None
+        scores = self.predictor.calibration(found, added=added)[0]
         calibrated = dict(zip(both, scores.tolist(), strict=True))
         chosen = list(best)[:k] if labels is None else list(dict.fromkeys(labels))
         return chosen, [calibrated[label] for label in chosen]

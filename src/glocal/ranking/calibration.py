@@ -48,7 +48,7 @@ class Calibration:
             raise ValueError(f"the factors of a calibration must be above 0: {self}")
 
     def __call__(
-        self, scores: NDArray[np.floating], ranks: NDArray[np.floating] | None = None
+        self, scores: NDArray[np.floating], *, added: NDArray[np.bool_] | None = None
     ) -> Floats32:
         """Rescale probabilities; values that are not finite (empty slots) stay as they are.
 
@@ -57,7 +57,9 @@ class Calibration:
 
         Args:
             scores: Probabilities, the best of each document first.
-            ranks: Rank of each, from 1; by default its place.
+            added: Marks labels added after the training, on which the calibration was fitted. They
+                take the ranks that they would have alone among the others, whose probabilities are
+                the same without them.
         """
         values = np.asarray(scores, dtype=np.float32)
         if self == Calibration():
@@ -67,10 +69,14 @@ class Calibration:
         if self.curve is None:
             odds = self.low * rise + self.high * fall + self.shift
         else:
-            places = np.arange(1.0, values.shape[-1] + 1)
-            odds = self.curve(rise + fall, places if ranks is None else ranks)
+            ranks = np.arange(1.0, values.shape[-1] + 1)
+            if added is not None:
+                ranks = np.cumsum(~added, axis=-1, dtype=np.float64) + added
+            odds = self.curve(rise + fall, ranks)
         scaled = np.maximum(sigmoid(odds), _CLIP[0]).astype(np.float32)
-        _keep_apart(scaled, values)
+        _keep_apart(scaled, values, ~finite if added is None else added | ~finite)
+        if added is not None:
+            _fit_in(scaled, added & finite)
         return np.where(finite, scaled, values)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -91,15 +97,12 @@ class Calibration:
 def calibrate(predictions: Predictions, calibration: Calibration) -> Predictions:
     """Return the predictions with calibrated scores; those of experts are left as they are.
 
-    Ranks are counted among the labels of the training, on which the calibration was fitted: labels
-    added later do not change the probabilities of others.
+    Labels added later do not change the probabilities of others.
     """
-    ranks: NDArray[np.float64] | None = None
-    labels = predictions.labels
+    labels, added = predictions.labels, None
     if labels is not None and labels.n_added:
         added = predictions.indices >= len(labels) - labels.n_added
-        ranks = np.cumsum(~added, axis=-1, dtype=np.float64) + added
-    return replace(predictions, scores=calibration(predictions.scores, ranks))
+    return replace(predictions, scores=calibration(predictions.scores, added=added))
 
 
 class CalibrationPairs:
@@ -141,11 +144,37 @@ class CalibrationPairs:
         return Calibration(curve=fit_curve(odds, gold / weights, weights, ranks))
 
 
-def _keep_apart(scaled: Floats32, original: Floats32) -> None:
-    """Lower, in place, each score that was rounded to the one before it."""
-    for place in range(1, scaled.shape[-1] if scaled.ndim else 0):
-        before, here = scaled[..., place - 1], scaled[..., place]
-        decreased = original[..., place] < original[..., place - 1]
-        tied = original[..., place] == original[..., place - 1]
-        limit = np.where(decreased, np.nextafter(before, np.float32(0)), before)
-        scaled[..., place] = np.where(decreased | tied, np.minimum(here, limit), here)
+def _keep_apart(scaled: Floats32, original: Floats32, ignored: NDArray[np.bool_]) -> None:
+    """Lower, in place, each score that was rounded to the one before it, or above it.
+
+    Args:
+        scaled: (…, k) scores to change.
+        original: (…, k) scores before they were rescaled, falling along each row.
+        ignored: (…, k) marks places that neither change nor count.
+    """
+    if not scaled.ndim:
+        return
+    last = np.full(scaled.shape[:-1], np.inf, np.float32)  # the score before, and its original
+    last_original = last.copy()
+    for place in range(scaled.shape[-1]):
+        here, own, skip = scaled[..., place], original[..., place], ignored[..., place]
+        limit = np.where(own < last_original, np.nextafter(last, np.float32(0)), last)
+        lowered = np.where(own <= last_original, np.minimum(here, limit), here)
+        scaled[..., place] = np.where(skip, here, lowered)
+        last = np.where(skip, last, scaled[..., place])
+        last_original = np.where(skip, last_original, own)
+
+
+def _fit_in(scaled: Floats32, added: NDArray[np.bool_]) -> None:
+    """Bring, in place, each added label's score between those of its neighbours."""
+    width = scaled.shape[-1]
+    below = np.zeros(scaled.shape[:-1], np.float32)
+    lowest = np.empty_like(scaled)
+    for place in reversed(range(width)):
+        lowest[..., place] = below
+        below = np.where(added[..., place], below, scaled[..., place])
+    above = np.full(scaled.shape[:-1], np.inf, np.float32)
+    for place in range(width):
+        own = np.minimum(np.maximum(scaled[..., place], lowest[..., place]), above)
+        scaled[..., place] = np.where(added[..., place], own, scaled[..., place])
+        above = scaled[..., place]

@@ -3,6 +3,7 @@
 - Rows of labels that stay are copied; those of merged labels are averaged.
 - A new label's row starts from its text: a linear map from the texts of the old labels, as the
   encoder reads them, to their rows (ridge regression) gives the row that its own text would have.
+  Where rows are tied to texts, the map leads to the text's part of the row, which is common to all.
 - Where it has examples, the row is trained on them, with everything else fixed, against background
   texts: given training texts, or the old labels' texts. It is held near its start, so that few
   examples move it little.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,19 @@ def _label_tensors(mixture: ExpertMixture) -> set[str]:
     return names
 
 
+@dataclass
+class _Rows:
+    """The rows of new labels in one expert.
+
+    Attributes:
+        parts: Vectors (k, W) and, where there are any, biases (k,).
+        text: (k, N) the text's part of the vectors, where they are tied to it.
+    """
+
+    parts: list[Tensor]
+    text: Tensor | None = None
+
+
 class _NewRows:
     """Makes the rows of new labels for the experts of one mixture."""
 
@@ -171,7 +186,7 @@ class _NewRows:
         finally:
             self.mixture.to(home)
         for (_, new), rows in zip(pairs, found, strict=True):
-            _write_rows(new, [row.cpu() for row in rows], self.change.n_new)
+            _write_rows(new, rows, self.change.n_new)
 
     def _texts(self) -> list[str]:
         """Return the texts of all labels, empty for none."""
@@ -187,24 +202,25 @@ class _NewRows:
         return np.sort(self.rng.permutation(np.flatnonzero(named))[:_MOST_LABELS])
 
     @torch.no_grad()
-    def _start(self, expert: Expert, texts: Sequence[str], known: np.ndarray) -> list[Tensor]:
-        """Return rows made from the labels' texts: vectors (k, W) and biases (k,)."""
+    def _start(self, expert: Expert, texts: Sequence[str], known: np.ndarray) -> _Rows:
+        """Return rows made from the labels' texts."""
         n_new, n_old = self.change.n_new, len(self.change.after) - self.change.n_new
         vectors, *bias = expert.label_tensors()
         biases = [_usual_bias(b, self.change, n_new) for b in bias]
+        tie = getattr(expert, "tie", None)
         if len(known) < 2:
-            return [vectors.mean(0).expand(n_new, -1).clone(), *biases]
+            nothing = None if tie is None else tie.rows.new_zeros(n_new, tie.rows.shape[1])
+            return _Rows([vectors.mean(0).expand(n_new, -1).clone(), *biases], nothing)
         read = self._read_labels([texts[p] for p in known] + list(texts[n_old:]), expert.layers)
-        inputs, wanted = read[: len(known)], vectors[torch.from_numpy(known).to(vectors.device)]
-        centre, mean = inputs.mean(0), wanted.mean(0)
-        centred = inputs - centre
-        gram = centred.T @ centred
-        gram += _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=gram.device)
-        mapped = torch.linalg.solve(gram, centred.T @ (wanted - mean))
-        new = mean + (read[len(known) :] - centre) @ mapped
-        nameless = torch.tensor([not text for text in texts[n_old:]], device=new.device)
-        new = torch.where(nameless[:, None], mean, new)
-        return [new, *biases]
+        places = torch.from_numpy(known).to(vectors.device)
+        nameless = torch.tensor([not text for text in texts[n_old:]], device=vectors.device)
+        if tie is None:
+            new = _mapped(read[: len(known)], vectors[places], read[len(known) :])
+            return _Rows([torch.where(nameless[:, None], vectors.mean(0), new), *biases])
+        own = _mapped(read[: len(known)], tie.rows[places].float(), read[len(known) :])
+        own = functional.normalize(own, dim=1) * ~nameless[:, None]
+        new = own @ tie.project.float().T
+        return _Rows([torch.where(nameless[:, None], vectors.mean(0), new), *biases], own)
 
     def _read_labels(self, texts: Sequence[str], layers: Sequence[int]) -> Tensor:
         found = mean_tokens(self.mixture.encoder, self.tokenizer, texts, max_length=self.max_length)
@@ -214,10 +230,10 @@ class _NewRows:
     def _train(
         self,
         experts: Sequence[Expert],
-        started: list[list[Tensor]],
+        started: list[_Rows],
         texts: Sequence[str],
         known: np.ndarray,
-    ) -> list[list[Tensor]]:
+    ) -> list[_Rows]:
         """Train the rows of labels with examples; the others stay as they start."""
         gold = self.change.example_labels
         chosen = _few_examples(gold, self.rng)
@@ -234,17 +250,16 @@ class _NewRows:
         )
         states = list(self._states(experts, [*documents, *background]))
         has_examples = torch.from_numpy(np.asarray(gold.sum(axis=0)).ravel() > 0).to(self.device)
-        return [
-            _fit_rows(
+        for place, (expert, rows) in enumerate(zip(experts, started, strict=True)):
+            rows.parts = _fit_rows(
                 expert,
                 [(state[place], places) for state, places in states],
-                start,
+                rows.parts,
                 target=torch.from_numpy(target).to(self.device),
                 weight=torch.from_numpy(weight).to(self.device),
                 has_examples=has_examples,
             )
-            for place, (expert, start) in enumerate(zip(experts, started, strict=True))
-        ]
+        return started
 
     def _background(self, texts: Sequence[str], known: np.ndarray) -> list[str]:
         if self.change.train is None:
@@ -268,6 +283,16 @@ class _NewRows:
             done += len(places)
             if self.progress is not None:
                 self.progress(done, len(texts))
+
+
+def _mapped(inputs: Tensor, wanted: Tensor, others: Tensor) -> Tensor:
+    """Return what a linear map from inputs to the values wanted gives for other inputs."""
+    centre, mean = inputs.mean(0), wanted.mean(0)
+    centred = inputs - centre
+    gram = centred.T @ centred
+    gram += _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=gram.device)
+    mapped = torch.linalg.solve(gram, centred.T @ (wanted - mean))
+    return mean + (others - centre) @ mapped
 
 
 def _few_examples(gold: Any, rng: np.random.Generator) -> np.ndarray:
@@ -327,14 +352,17 @@ def _fit_rows(
 
 
 @torch.no_grad()
-def _write_rows(expert: Any, rows: Sequence[Tensor], n_new: int) -> None:
+def _write_rows(expert: Any, rows: _Rows, n_new: int) -> None:
     """Write label rows into the last places of an expert's parameters."""
-    vectors, *bias = rows
+    vectors, *bias = (part.cpu() for part in rows.parts)
     matrix: Tensor = expert.weight if hasattr(expert, "head") else expert.query
-    if expert.tie is None:
+    if expert.tie is None or rows.text is None:
         matrix[-n_new:] = vectors.to(matrix)
-    else:  # the part of a label's text alone must give the row: P n = row
-        inverse = torch.linalg.pinv(expert.tie.project.float())
-        expert.tie.rows[-n_new:] = (vectors @ inverse.T).to(expert.tie.rows)
+    else:  # the row is the part of the text and, as far as there are examples, the label's own
+        text, share = rows.text.cpu(), expert.tie.share[-n_new:, None]
+        share = torch.where(text.any(1, keepdim=True), share, (share > 0).to(share))
+        own = vectors - text @ expert.tie.project.float().T
+        expert.tie.rows[-n_new:] = text.to(expert.tie.rows)
+        matrix[-n_new:] = torch.where(share > 0, own / share.clamp(min=1e-6), 0.0).to(matrix)
     if bias:
         expert.bias[-n_new:] = bias[0].to(expert.bias)

@@ -192,6 +192,27 @@ class SparseModel:
         Raises:
             ModelError: No training texts are at hand to fit labels against.
         """
+        return (self._with_words(change.examples) if change.continues else self)._changed(change)
+
+    def _with_words(self, texts: Corpus | None) -> SparseModel:
+        """Return the model with the words of further texts as features; it scores none of them."""
+        if texts is None or self.memory is None:
+            return self
+        from glocal.companions.sparse.new_words import spread_memory, spread_scorer, with_words
+
+        vectoriser, places = with_words(
+            self.vectoriser, list(texts.texts()), n_texts=self.memory.n_texts
+        )
+        size = vectoriser.n_features
+        return SparseModel(
+            vectoriser,
+            spread_scorer(self.scorer, places, size),
+            self.config,
+            spread_memory(self.memory, places, size),
+        )
+
+    def _changed(self, change: LabelChange) -> SparseModel:
+        """Return the model for other labels, with the features it has."""
         columns, memory = change.columns, self.memory
         groups = self.scorer.groups
         if groups is not None:

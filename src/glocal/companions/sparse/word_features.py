@@ -126,7 +126,7 @@ class VocabularyBuilder:
         numbers = np.array([ids.setdefault(w, len(ids)) for w in batch.words], dtype=np.int32)
         while len(ids) > len(self._texts):
             self._texts = np.concatenate([self._texts, np.zeros_like(self._texts)])
-        self._texts[numbers] += _texts_with(batch)
+        self._texts[numbers] += texts_with(batch)
         self._n_documents += len(batch.lengths)
         self._spool.add(batch.lengths, numbers[batch.codes])
 
@@ -198,7 +198,7 @@ def _merge(
     return keys[starts], np.add.reduceat(counts, starts)
 
 
-def _texts_with(batch: WordBatch) -> NDArray[np.int64]:
+def texts_with(batch: WordBatch) -> NDArray[np.int64]:
     """Return the number of a batch's texts that contain each of its words."""
     n_words = max(1, len(batch.words))
     documents = np.repeat(np.arange(len(batch.lengths)), batch.lengths)
