@@ -128,7 +128,7 @@ class SparseConfig:
     Attributes:
         pairs: Also use pairs of neighbouring words as features.
         pieces: Also use pieces of words, four characters long, as features (auto: where texts are
-            short).
+            short, or a trial finds that they help).
         stems: Also use stems of words as features: the language of the texts, or off.
         min_words: Training texts a word must occur in (0: 2, in a small corpus 1).
         min_pairs: Training texts a pair of words must occur in.

@@ -147,10 +147,12 @@ def predict_rows(
         progress: Called with the documents done and None, as the total is not known.
     """
     stream, done = iter(documents), 0
-    options = {"k": k, "threshold": threshold, "names": names, "only": only, "exclude": exclude}
+    tag = functools.partial(
+        _tagged, predictor, k=k, threshold=threshold, names=names, only=only, exclude=exclude
+    )
     while chunk := list(itertools.islice(stream, chunk_size)):
         good = [document for document in chunk if not isinstance(document, DataError)]
-        rows = iter(_tagged(predictor, good, **options) if good else ())
+        rows = iter(tag(good) if good else ())
         for document in chunk:
             if isinstance(document, DataError):
                 yield _error_row(document)
@@ -173,9 +175,11 @@ def _tagged(
 ) -> list[TagRow]:
     """Return the rows of documents, each tagged by its own model."""
     texts = [document.text for document in documents]
-    models: Iterable[tuple[TopKPredictor, list[int]]] = [(predictor, list(range(len(texts))))]
+    models: Iterable[tuple[TopKPredictor, list[int]]]
     if isinstance(predictor, LanguageRoutes):
         models = predictor.divide(texts)
+    else:
+        models = [(predictor, list(range(len(texts))))]
     rows: dict[int, TagRow] = {}
     for model, positions in models:
         own = [texts[position] for position in positions]

@@ -291,7 +291,7 @@ def _mapped(inputs: Tensor, wanted: Tensor, others: Tensor) -> Tensor:
     centred = inputs - centre
     gram = centred.T @ centred
     gram += _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=gram.device)
-    mapped = torch.linalg.solve(gram, centred.T @ (wanted - mean))
+    mapped: Tensor = torch.linalg.solve(gram, centred.T @ (wanted - mean))
     return mean + (others - centre) @ mapped
 
 

@@ -88,6 +88,7 @@ class SparseModel:
         # Imported here, like all that only training needs: prediction starts sooner without it.
         from glocal.companions.sparse.label_profiles import label_profiles
         from glocal.companions.sparse.new_labels import sample_rows
+        from glocal.companions.sparse.pieces_trial import with_decided_pieces
         from glocal.companions.sparse.platt import LabelEvidence, calibrate, held_out_texts
         from glocal.companions.sparse.sparse_training import LinearTrainer
         from glocal.companions.sparse.unseen_labels import score_unseen
@@ -96,6 +97,8 @@ class SparseModel:
 
         config = config or SparseConfig()
         threads = n_threads(threads)
+        gold = labels.encode(train)[:, : len(labels)]
+        config = with_decided_pieces(config, train, gold, seed=seed)
         vectoriser, features = Vectoriser.fit(train, config, threads=threads, progress=progress)
         if not features.nnz:
             fewest = settled(config, train).min_words
@@ -105,7 +108,6 @@ class SparseModel:
             raise DataError(
                 f"none of the {len(train)} texts has a word{shared} add texts", path=train.source
             )
-        gold = labels.encode(train)[:, : len(labels)]
         held = held_out_texts(gold, seed=seed)
         kept = np.setdiff1d(np.arange(len(train)), held)
         held_out = features[held], gold[held]
