@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_LANGUAGES = 5  # dictionaries that are kept in memory
 _READ = 4_000  # characters of a text that are looked at
-_FEWEST_KNOWN = 0.4  # share of a text's words that its language must know
+_FEWEST_KNOWN = 0.6  # share of a text's words that its language must know
 
 
 def supported_languages() -> list[str]:

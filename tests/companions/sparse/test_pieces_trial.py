@@ -17,7 +17,7 @@ STEMS = [f"{a}{b}{c}" for a in ("fisch", "wald", "steuer", "zoll") for b in ("ka
 
 
 def texts(n, *, compounds, seed=0):
-    """Texts of 60 words; a label's word is always the same, or joined to words found nowhere else."""
+    """Texts of 60 words; a label's word is the same, or joined to words found nowhere else."""
     rng = np.random.default_rng(seed)
 
     def other():
