@@ -334,6 +334,6 @@ def test_texts_are_routed_to_the_model_of_their_language(run, models, files, tmp
 
 def test_a_bad_route_is_one_line(run, model, files):
     result = run("predict", model, files.test, "--route", "klingon=model")
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert "there is no language 'klingon'" in result.stderr
     assert "Traceback" not in result.output
