@@ -111,7 +111,7 @@ def measure(args, *, how, padded, fused):
     """Time one variant and print its line."""
     experts = args.experts.split(",")
     overrides = [f"encoder.name={args.encoder}", f"encoder.max_length={args.length}"]
-    overrides += [f"experts={experts!r}", "candidates.mode=full"]
+    overrides += [f"experts={experts!r}", f"candidates.mode={args.candidates}", *args.set]
     overrides += [f"train.label_precision={args.label_precision}"]
     checked = check(load_recipe("glocalxml", overrides), read_encoder_facts)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -167,7 +167,7 @@ def measure(args, *, how, padded, fused):
     print(
         f"{args.encoder.rpartition('/')[2]:10} {args.length:4} {args.batch:4} {args.labels:8} "
         f"{'+'.join(experts):11} {how:9}{'padded' if padded else 'full':7}"
-        f"{'fused' if fused else 'plain':6}{args.label_precision:5}{median * 1e3:8.2f} ms "
+        f"{'fused' if fused else 'plain':6}{args.label_precision:5}{args.candidates:9}{median * 1e3:8.2f} ms "
         f"{speed:7.0f} docs/s {peak:6.2f} GiB {rate:6.1f} TFLOP/s  "
         f"first step {times[0]:.1f} s{failed}",
         flush=True,
@@ -209,6 +209,8 @@ def main():
     parser.add_argument("--padded", default="no,yes", help="with padding: no, yes or both")
     parser.add_argument("--plain", action="store_true", help="also without the fused kernel")
     parser.add_argument("--label-precision", default="fp32", help="fp32 or bf16")
+    parser.add_argument("--candidates", default="full", help="full, shortlist or clusters")
+    parser.add_argument("--set", action="append", default=[], help="another setting, NAME=VALUE")
     parser.add_argument("--profile", type=int, default=0, help="list this many kernels")
     args = parser.parse_args()
     fits = label_attention_kernel.fits

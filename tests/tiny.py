@@ -37,6 +37,9 @@ SYSTEM_RECIPES = {
     "me-xml": "me-xml",
     "aplc-xlnet": "aplc",
     "treaderxml": "treaderxml",
+    "lightxml": "lightxml",
+    "attentionxml": "attentionxml",
+    "xr-transformer": "xr-transformer",
 }
 
 

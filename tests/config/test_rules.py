@@ -24,6 +24,7 @@ FACTS = EncoderFacts(
     n_layers=6, hidden_size=384, max_tokens=512, special_tokens=2, can_checkpoint=True
 )
 EXPERTS = 'experts=["D-last", "A-1"]'
+CLUSTERS = "candidates.mode=clusters"
 
 WRONG = [
     ("glocalxml", ["system=glocalxlm"], "did you mean 'glocalxml'"),
@@ -42,6 +43,16 @@ WRONG = [
     ("glocalxml", ["loss.kind=collaborative", "candidates.mode=shortlist"], "candidates.mode=full"),
     ("glocalxml", ["loss.kind=collaborative", "document.head=aplc"], "document.head=flat"),
     ("glocalxml", ['experts=["A-1"]', "candidates.mode=shortlist"], "needs a document expert"),
+    ("glocalxml", [CLUSTERS, "candidates.clusters=6"], "is not a power of two, such as 8"),
+    ("glocalxml", [CLUSTERS, "candidates.branching=3"], "is not a power of two, such as 4"),
+    ("glocalxml", [CLUSTERS, "document.head=aplc"], "needs a vector for each label"),
+    ("glocalxml", [CLUSTERS, 'experts=["T"]'], "trained to pick clusters"),
+    ("glocalxml", [CLUSTERS, "loss.kind=collaborative"], "candidates.mode=full"),
+    ("glocalxml", [CLUSTERS, "train.label_precision=bf16"], "candidates.mode=full"),
+    ("treaderxml", [CLUSTERS], "reader.prior=false"),
+    ("attentionxml", ["teacher.vectors=encoder"], "has none; set it to corpus"),
+    ("attentionxml", ['experts=["A-0"]'], "name layer 1"),
+    ("attentionxml", ["encoder.document_length=600"], "have no window"),
     ("aplc", ["train.members=2"], "which aplc-xlnet does not have"),
     ("fast", ["train.members=2"], r"nothing in the experts \['S'\] depends on a seed"),
     ("glocalxml", ["labels.text=tied", "document.head=aplc"], "label clusters have none"),

@@ -40,6 +40,15 @@ SHORTLIST = [
     "candidates.predict=8",
 ]
 
+CLUSTERS = ["candidates.mode=clusters", "candidates.cluster_size=4", "candidates.picked=2"]
+# Both experts score clusters on three levels, which are trained one after another.
+TREE = ["candidates.cluster_size=2", "candidates.picked=3", "candidates.branching=2"]
+OWN_CLUSTERS = {
+    "lightxml": [],
+    "attentionxml": ["encoder.name=bilstm", "encoder.lstm_size=8", "teacher.vectors=random:tiny"],
+    "xr-transformer": [*TREE, 'experts=["D-last", "A-1"]'],
+}
+
 
 # One reader alone has nobody to propose labels to; the teacher joins the experts of GlocalXML.
 SHORTLISTS = [
@@ -47,8 +56,10 @@ SHORTLISTS = [
     for name, system in PUBLISHED_SYSTEMS.items()
     if system.family == MIXTURE and not system.required
 ]
+# LightXML, AttentionXML and XR-Transformer pick clusters first, with settings of their own.
 CASES = [
-    *((name, "full") for name in SYSTEM_RECIPES),
+    *((name, "full") for name in SYSTEM_RECIPES if name not in OWN_CLUSTERS),
+    *((name, "clusters") for name in OWN_CLUSTERS),
     *(
         (name, "shortlist")
         for name in SYSTEM_RECIPES
@@ -56,6 +67,7 @@ CASES = [
     ),
     ("glocalxml", "teacher"),
     ("glocalxml", "tied"),
+    ("glocalxml", "clusters"),
 ]
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=["-".join(case) for case in CASES])
@@ -67,6 +79,7 @@ def overrides_of(case):
         "shortlist": SHORTLIST,
         "teacher": ["candidates.mode=full", 'experts=["D-last", "A-1", "T"]'],
         "tied": ["candidates.mode=full", "labels.text=tied"],
+        "clusters": [*CLUSTERS, *OWN_CLUSTERS.get(case[0], ())],
     }[case[1]]
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from glocal.errors import ConfigError
-from glocal.systems.mixture import initial_bias
+from glocal.systems.expert_builder import initial_bias
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.collating import collate
 from tests.tiny import build_system, tiny_recipe

@@ -26,6 +26,9 @@ RECIPES = {
     "words": tiny_recipe("fast", "encoder.name=none", *SPARSE),
     "mixture": tiny_recipe("balanced", *SPARSE),
     "tied": tiny_recipe("balanced", "labels.text=tied", *SPARSE),
+    "clusters": tiny_recipe(
+        "balanced", "candidates.mode=clusters", "candidates.cluster_size=4", *SPARSE
+    ),
 }
 HELD = "owl"  # a label that training does not see
 

@@ -46,7 +46,7 @@ def word_vectors(
 ) -> StaticVectors | None:
     """Build the word vectors that a companion or the reader uses; None where none are used."""
     used = any(kind.reads_word_vectors for kind in companions_of(recipe))
-    if not used and recipe.reader.encode != "static":
+    if not used and not recipe.reads_word_vectors:
         return None
     from glocal.encoders.static import build_vectors
 

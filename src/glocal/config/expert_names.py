@@ -1,4 +1,4 @@
-"""Expert names: `D-last`, `A-1`, `A-middle`, `D-(12+1)`, `R-last`, `T`, `S`."""
+"""Expert names: `D-last`, `A-1`, `A-middle`, `D-(12+1)`, `D-(last-1+last)`, `R-last`, `T`, `S`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED: dict[str, Callable[[int], int]] = {
     "middle": lambda n: n // 2,
     "first": lambda n: min(1, n),
 }
-_LAYER = rf"(?:\d+|{'|'.join(_NAMED)})"
+_LAYER = rf"(?:\d+|last-\d+|{'|'.join(_NAMED)})"
 _PATTERN = re.compile(
     rf"(?P<kind>[DAR])-(?:(?P<one>{_LAYER})|\((?P<many>{_LAYER}(?:\+{_LAYER})+)\))"
 )
@@ -93,4 +93,10 @@ def expert_problems(names: Sequence[str], n_layers: int | None = None) -> list[s
 def _layers(name: str, n_layers: int) -> list[int]:
     match = _PATTERN.fullmatch(name)
     words = [] if match is None else (match["many"] or match["one"]).split("+")
-    return [_NAMED[word](n_layers) if word in _NAMED else int(word) for word in words]
+    return [_layer(word, n_layers) for word in words]
+
+
+def _layer(word: str, n_layers: int) -> int:
+    if word.startswith("last-"):
+        return max(0, n_layers - int(word.removeprefix("last-")))
+    return _NAMED[word](n_layers) if word in _NAMED else int(word)

@@ -8,6 +8,12 @@ GlocalXML, ME-XML and TReaderXML are recipes over one family, the mixture of exp
 - ME-XML: any number of `D-n` and `A-n`, trained to be right and to differ (Eq. 5–9);
 - TReaderXML: `R-last` reads the text together with the labels of similar training texts.
 
+The baselines of the papers' tables are recipes over the same family:
+
+- LightXML: one document expert over label clusters that it picks first;
+- AttentionXML: label attention over a BiLSTM, with clusters on several levels;
+- XR-Transformer: clusters on several levels, trained one after another, coarse ones first.
+
 APLC-XLNet scores one document vector with adaptive probabilistic label clusters.
 """
 
@@ -36,4 +42,7 @@ PUBLISHED_SYSTEMS = {
     "me-xml": PublishedSystem(),
     "aplc-xlnet": PublishedSystem(CLUSTERS),
     "treaderxml": PublishedSystem(required="R"),
+    "lightxml": PublishedSystem(required="D"),
+    "attentionxml": PublishedSystem(required="A"),
+    "xr-transformer": PublishedSystem(required="D"),
 }

@@ -153,6 +153,8 @@ def resolve(
     if mode == "auto":
         mode = "shortlist" if _shortlists(recipe, n_labels, device_type) else "full"
     candidates = replace(recipe.candidates, mode=mode)
+    if mode == "clusters":
+        candidates = replace(candidates, clusters=candidates.clusters_for(n_labels))
     return ResolvedRecipe(**{**vars(recipe), "train": train, "candidates": candidates})
 
 

@@ -21,10 +21,11 @@ from glocal.config.expert_names import (
     parse_experts,
 )
 from glocal.config.published_systems import CLUSTERS, MIXTURE, PUBLISHED_SYSTEMS, PublishedSystem
-from glocal.config.settings import NO_ENCODER, Recipe
+from glocal.config.settings import BILSTM, NO_ENCODER, Recipe
 from glocal.errors import ConfigError, did_you_mean
 
 _SUM_TOLERANCE = 1e-6
+_FEW_LABELS = {"shortlist", "clusters"}  # ways to score only some labels of a text
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ def data_problems(recipe: Recipe, data: DataFacts) -> list[str]:
     problems = []
     if _uses_clusters(recipe):
         problems += partition_problems(recipe.aplc.partition, data.n_labels)
+    if recipe.candidates.mode == "clusters" and recipe.candidates.clusters > data.n_labels:
+        problems.append(
+            f"'candidates.clusters' = {recipe.candidates.clusters}, but there are only "
+            f"{data.n_labels} labels; set a lower number, or 0"
+        )
     train = recipe.train
     if min(data.n_texts, train.batch_size) < data.processes * train.accumulation:
         problems.append(
@@ -154,10 +160,26 @@ def _encoder_use(recipe: Recipe) -> Iterator[str]:
             f"the encoder '{name}' is read by none of the experts {', '.join(recipe.experts)}; set "
             "encoder.name=none, or add an expert that reads it, such as D-last"
         )
+    if name == BILSTM:
+        yield from _lstm(recipe)
     if name == NO_ENCODER and recipe.teacher.vectors == "encoder" and recipe.uses_teacher:
         yield (
             "'teacher.vectors' = encoder takes word vectors from the encoder, and 'encoder.name' = "
             "none; set teacher.vectors=corpus, or name an encoder"
+        )
+
+
+def _lstm(recipe: Recipe) -> Iterator[str]:
+    if recipe.teacher.vectors in {"encoder", BILSTM, NO_ENCODER}:
+        yield (
+            f"'encoder.name' = bilstm reads word vectors, and 'teacher.vectors' = "
+            f"{recipe.teacher.vectors} has none; set it to corpus, a file of vectors, or an "
+            "encoder such as minilm"
+        )
+    if any(0 in spec.layers for spec in parse_experts(recipe.experts, 1)):
+        yield (
+            f"'experts' = {list(recipe.experts)}: of bilstm, experts read the states of the LSTM; "
+            "name layer 1 (`last`)"
         )
 
 
@@ -199,7 +221,7 @@ def _losses(recipe: Recipe) -> Iterator[str]:
     if recipe.loss.kind != "collaborative" or _published(recipe).family != MIXTURE:
         return
     reason = "'loss.kind' = collaborative needs every expert's logit of every label"
-    if recipe.candidates.mode == "shortlist":
+    if recipe.candidates.mode in _FEW_LABELS:
         yield f"{reason}; set candidates.mode=full"
     if _uses_clusters(recipe):
         yield f"{reason}, which label clusters do not compute in training; set document.head=flat"
@@ -210,7 +232,7 @@ def bf16_label_problems(recipe: Recipe) -> Iterator[str]:
     reason = "'train.label_precision' = bf16 needs each label to be scored once a step"
     if recipe.loss.diversity_weight:
         yield f"{reason}; set loss.diversity_weight=0, or train.label_precision=fp32"
-    if recipe.candidates.mode == "shortlist":
+    if recipe.candidates.mode in _FEW_LABELS:
         yield f"{reason}; set candidates.mode=full, or train.label_precision=fp32"
     if recipe.labels.text == "tied" or _uses_clusters(recipe):
         yield (
@@ -226,6 +248,34 @@ def _candidates(recipe: Recipe) -> Iterator[str]:
             "'candidates.mode' = shortlist needs a document expert to propose labels; add one, "
             "such as D-last, or set candidates.mode=full"
         )
+    if recipe.candidates.mode == "clusters":
+        yield from _label_clusters(recipe)
+
+
+def _label_clusters(recipe: Recipe) -> Iterator[str]:
+    config = recipe.candidates
+    if _uses_clusters(recipe):
+        yield (
+            "'candidates.mode' = clusters needs a vector for each label, and APLC's label clusters "
+            "have none; set document.head=flat in a system of experts, or candidates.mode=full"
+        )
+    if not expert_kinds(recipe.experts) & ENCODER_KINDS:
+        yield (
+            f"'candidates.mode' = clusters, but none of the experts {list(recipe.experts)} is "
+            "trained to pick clusters; add one, such as D-last, or set candidates.mode=full"
+        )
+    if "R" in expert_kinds(recipe.experts) and recipe.uses_teacher and recipe.reader.prior:
+        yield (
+            "'candidates.mode' = clusters scores clusters, which have no votes; set "
+            "reader.prior=false, or candidates.mode=full"
+        )
+    for name in ("clusters", "branching"):
+        value = getattr(config, name)
+        if value & (value - 1):
+            yield (
+                f"'candidates.{name}' = {value} is not a power of two, such as "
+                f"{1 << value.bit_length()}"
+            )
 
 
 def _members(recipe: Recipe) -> list[str]:
@@ -329,9 +379,9 @@ def _long_documents(recipe: Recipe) -> Iterator[str]:
         )
     if config.name == NO_ENCODER:
         yield f"{given}, but 'encoder.name' = none; name an encoder, or set it to 0"
-    elif recipe.reader.encode == "static":
+    elif recipe.reads_word_vectors:
         yield (
-            f"{given}, but word vectors (reader.encode = static) have no window that a text could "
+            f"{given}, but word vectors have no window that a text could "
             "exceed; set encoder.max_length to that, and this to 0"
         )
     elif not expert_kinds(recipe.experts) & ({"A", "D"} if by_chunks else {"A"}):

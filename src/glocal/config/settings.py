@@ -22,6 +22,7 @@ from glocal.config.option import option
 from glocal.config.reader_configurations import CONFIGURATIONS
 
 NO_ENCODER = "none"  # as `encoder.name`, and as the model type in `encoder/config.json`
+BILSTM = "bilstm"  # as `encoder.name`: an LSTM over word vectors
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class EncoderConfig:
     """Which encoder reads the text, and how.
 
     Attributes:
-        name: `minilm`, a local folder, a Hugging Face hub id, or `none`.
+        name: `minilm`, a local folder, a Hugging Face hub id, `bilstm` (an LSTM over the word
+            vectors of teacher.vectors), or `none`.
         max_length: Tokens read at once, special tokens included.
         document_length: Tokens read from each text in all; those beyond max_length are read in
             further chunks by the A-n, up to their layers (0: no more than max_length).
@@ -39,6 +41,7 @@ class EncoderConfig:
         freeze: Keep the encoder's weights fixed.
         gradient_checkpointing: Recompute activations to save memory.
         attention: The encoder's attention implementation.
+        lstm_size: Width of each direction of the LSTM (bilstm).
     """
 
     name: str = "minilm"
@@ -50,6 +53,7 @@ class EncoderConfig:
     freeze: bool = False
     gradient_checkpointing: bool = False
     attention: str = option("sdpa", choices=("sdpa", "eager"))
+    lstm_size: int = option(256, at_least=1)
 
     @property
     def tokens_read(self) -> int:
@@ -102,23 +106,54 @@ class LossConfig:
 
 @dataclass(frozen=True)
 class CandidatesConfig:
-    """Which labels the attention experts score.
+    """Which labels the experts score.
 
-    `full` scores every label; `shortlist` trains on each text's gold labels, the document expert's
-    current best and a random sample, and predicts on the document expert's best; `auto` takes
-    `full` on a GPU and `shortlist` on a CPU when there are many labels.
+    `full` scores every label; `shortlist` trains the attention experts on each text's gold labels,
+    the document expert's current best and a random sample, and predicts on the document expert's
+    best; `clusters` has all experts score the labels of the clusters picked for a text, and in
+    training its gold labels; `auto` takes `full` on a GPU and `shortlist` on a CPU when there are
+    many labels.
 
     Attributes:
-        mode: All labels, a shortlist, or a choice by device and number of labels.
+        mode: All labels, a shortlist, labels of clusters, or a choice by device and number of
+            labels.
         hard: Negatives in training: labels the document expert ranks highest.
         random: Negatives in training: labels drawn at random.
         predict: Labels scored again at prediction.
+        cluster_size: Largest number of labels in a cluster (clusters).
+        clusters: Number of label clusters, a power of two (0: by cluster_size).
+        picked: Clusters whose labels are scored, for each text (clusters).
+        clusters_by: Experts that score clusters: the first document expert, or every trained one.
+        levels: Levels of clusters, each finer than the one before; a text's clusters are picked
+            level by level (clusters).
+        branching: Clusters that a cluster is divided into on the next level, a power of two.
+        coarse: Fraction of the run that trains clusters alone, coarse levels first; labels then
+            start from the vectors of their clusters (clusters).
     """
 
-    mode: str = option("auto", choices=("auto", "full", "shortlist"))
+    mode: str = option("auto", choices=("auto", "full", "shortlist", "clusters"))
     hard: int = option(32, at_least=0)
     random: int = option(64, at_least=0)
     predict: int = option(128, at_least=1)
+    cluster_size: int = option(64, at_least=2)
+    clusters: int = option(0, at_least=0)
+    picked: int = option(16, at_least=1)
+    clusters_by: str = option("document", choices=("document", "all"))
+    levels: int = option(1, at_least=1)
+    branching: int = option(8, at_least=2)
+    coarse: float = option(0.0, at_least=0, at_most=0.9)
+
+    def predicted(self, n_labels: int) -> int:
+        """Return how many labels of each text are scored at prediction; 0 for all."""
+        if self.mode == "clusters":
+            return self.picked * max(1, n_labels // self.clusters_for(n_labels))
+        return self.predict if self.mode == "shortlist" else 0
+
+    def clusters_for(self, n_labels: int) -> int:
+        """Return the number of clusters of so many labels."""
+        if self.clusters:
+            return self.clusters
+        return int(1 << max(0, -(-n_labels // self.cluster_size) - 1).bit_length())
 
 
 _RATES = {
@@ -218,6 +253,11 @@ class Recipe:
     def reads_words_alone(self) -> bool:
         """Whether the sparse expert is the only one, so that no encoder and no torch is needed."""
         return self.experts == (SPARSE_EXPERT,)
+
+    @property
+    def reads_word_vectors(self) -> bool:
+        """Whether the text is read as word vectors, from `teacher.vectors`."""
+        return self.reader.encode == "static" or self.encoder.name == BILSTM
 
     @property
     def uses_label_text(self) -> bool:

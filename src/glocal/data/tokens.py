@@ -78,6 +78,16 @@ class TokenStore:
         """Number of tokens of each document."""
         return np.diff(self._offsets)
 
+    def counts(self) -> Any:
+        """Return how often each document has each token: a float32 CSR matrix (n, tokens)."""
+        from scipy.sparse import csr_matrix
+
+        ids = np.asarray(self._tokens).astype(np.int32)
+        shape = (len(self), int(ids.max(initial=0)) + 1)
+        counts = csr_matrix((np.ones(len(ids), np.float32), ids, self._offsets), shape=shape)
+        counts.sum_duplicates()
+        return counts
+
 
 def tokenise(
     corpus: Corpus, tokenizer: TextTokenizer, *, max_length: int, progress: Progress | None = None

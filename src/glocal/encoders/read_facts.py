@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from glocal.config.encoder_facts import EncoderFacts
-from glocal.config.settings import NO_ENCODER, EncoderConfig, Recipe
+from glocal.config.settings import BILSTM, NO_ENCODER, EncoderConfig, Recipe
 from glocal.errors import require_training_packages
 
 if TYPE_CHECKING:
@@ -22,10 +22,13 @@ def read_encoder_facts(recipe: Recipe) -> EncoderFacts:
     Raises:
         GlocalError: The encoder, or the word vectors in its place, are missing or unreadable.
     """
-    static = recipe.reader.encode == "static"
+    static = recipe.reads_word_vectors
     width = _vector_width(recipe) if static or recipe.uses_teacher else 0
     if recipe.encoder.name == NO_ENCODER:
         return EncoderFacts(n_layers=0, hidden_size=1)
+    if recipe.encoder.name == BILSTM:
+        width = 2 * recipe.encoder.lstm_size
+        return EncoderFacts(n_layers=1, hidden_size=width, can_be_cut=False)
     if static:
         return EncoderFacts(n_layers=0, hidden_size=width)
     return _encoder_facts(recipe.encoder)
@@ -86,7 +89,7 @@ def _vector_width(recipe: Recipe) -> int:
 
         return word_vector_width(source)
     encoder = recipe.encoder if source == "encoder" else replace(recipe.encoder, name=source)
-    if encoder.name == NO_ENCODER:
+    if encoder.name in {NO_ENCODER, BILSTM}:
         return 0  # a rule reports this
     embeddings: nn.Embedding = _without_weights(encoder).get_input_embeddings()
     return embeddings.embedding_dim

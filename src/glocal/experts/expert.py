@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from glocal.encoders.encoder import Features
 
@@ -73,7 +74,17 @@ class Expert(nn.Module, ABC):
 
     def logits(self, state: State, labels: slice | Tensor) -> Tensor:
         """Return logits of a slice of labels, or of candidate ids (B, C)."""
-        return self.score(state, tuple(tensor[labels] for tensor in self.label_tensors()))
+        return self.score(state, tuple(rows_at(t, labels) for t in self.label_tensors()))
+
+
+def rows_at(tensor: Tensor, labels: slice | Tensor) -> Tensor:
+    """Return the rows of a label tensor at a slice, or at candidates (B, C) of each document.
+
+    An embedding lookup: its backward pass sums the gradients of equal rows in parallel.
+    """
+    if isinstance(labels, slice) or tensor.dim() != 2 or labels.dim() != 2:
+        return tensor[labels]
+    return functional.embedding(labels, tensor)
 
 
 def label_bias(initial: Tensor | None, n_labels: int) -> nn.Parameter | None:

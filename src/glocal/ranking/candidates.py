@@ -51,6 +51,25 @@ def draw_candidates(
     return Candidates(labels.clamp(min=0), targets, weights)
 
 
+def cluster_candidates(gold: Tensor, picked: Tensor, *, n_labels: int) -> Candidates:
+    """Return the labels of the clusters picked for each document, and its gold labels.
+
+    Args:
+        gold: (B, G) gold labels, −1 for none.
+        picked: (B, C) labels of the clusters picked, without repeats, −1 for none.
+        n_labels: Size of the label space.
+    """
+    gold_or_end = torch.where(gold >= 0, gold, n_labels)
+    same = gold_or_end.unsqueeze(2) == picked.unsqueeze(1)  # (B, G, C)
+    missed = (gold >= 0) & ~same.any(2)
+    there = picked >= 0
+    return Candidates(
+        torch.cat([picked, gold], 1).clamp(min=0),
+        torch.cat([same.any(1), missed], 1).float(),
+        torch.cat([there, missed], 1).float(),
+    )
+
+
 def _random_labels(
     positions: np.ndarray, n_random: int, n_labels: int, seed: tuple[int, int]
 ) -> np.ndarray:

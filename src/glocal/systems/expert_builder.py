@@ -20,6 +20,7 @@ from glocal.experts.teacher import TeacherExpert
 from glocal.experts.tied_labels import LabelText
 from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import label_clusters
+from glocal.log_odds import log_odds
 from glocal.systems.aplc_xlnet import build_aplc
 from glocal.systems.system import LabelStatistics
 
@@ -94,3 +95,12 @@ class ExpertBuilder:
             return None
         clusters = label_clusters(self.statistics.counts, config.partition)
         return lambda width: build_aplc(config, clusters, width, self.statistics)
+
+
+def initial_bias(setting: str, statistics: LabelStatistics) -> Tensor:
+    """Return initial label biases, (L,): the training prior's log-odds, or a constant."""
+    if setting == "prior":
+        counts = statistics.counts.astype(np.float64)
+        prior = (counts + 0.5) / (statistics.n_documents + 1.0)
+        return torch.from_numpy(log_odds(prior)).float()
+    return torch.full((statistics.n_labels,), float(setting))

@@ -4,7 +4,8 @@
 
 - every expert scores every label, chunk by chunk (`full`); or the first document expert scores all
   labels and the others only the candidates it proposes (`shortlist`), which makes tens of thousands
-  of labels trainable on a CPU;
+  of labels trainable on a CPU; or all score the labels of clusters that are picked first
+  (`clusters`, see `label_tree.py`), which makes millions of labels cheap;
 - individual or collaborative BCE and the diversity loss are computed on the same chunk's logits;
 - with label text, labels without a training text are scored but not part of the loss.
 """
@@ -21,22 +22,23 @@ from torch import Tensor, nn
 
 from glocal.config.expert_names import ExpertSpec
 from glocal.config.resolve import ResolvedRecipe
-from glocal.data.batches import Batch
+from glocal.data.batches import Batch, Collator
 from glocal.encoders.encoder import Encoder, Features
 from glocal.experts.document import DocumentExpert
 from glocal.experts.expert import Expert, State
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.experts.label_means import LabelMeans
-from glocal.log_odds import log_odds
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
 from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
-from glocal.ranking.candidates import Candidates, draw_candidates
+from glocal.ranking.candidates import Candidates, cluster_candidates, draw_candidates
 from glocal.ranking.expert_topk import ExpertRanker, deduplicate
 from glocal.ranking.topk import RunningTopK
-from glocal.systems.expert_builder import ExpertBuilder
+from glocal.systems.cluster_rows import joint_log_odds
+from glocal.systems.expert_builder import ExpertBuilder, initial_bias
+from glocal.systems.label_tree import LabelTree
 from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
 _UPDATED_ROWS = 1 << 17  # labels per chunk where rows are updated at once, and logits
@@ -72,6 +74,9 @@ class ExpertMixture(ExpertRanker, System):
         built = [build(spec) for spec in experts]
         self.experts = nn.ModuleList(built)
         self.expert_names = [spec.name for spec in experts]
+        self.tree: LabelTree | None = None
+        if recipe.candidates.mode == "clusters":
+            self.tree = LabelTree(recipe.candidates, self._trained(), self.n_labels)
         counts = torch.from_numpy(statistics.counts.astype(np.float32))
         self.register_buffer("counts", counts, persistent=False)
         unread = recipe.labels.text == "off" or bool((counts > 0).all())
@@ -114,7 +119,7 @@ class ExpertMixture(ExpertRanker, System):
 
     def label_matrices(self) -> list[nn.Parameter]:
         """Return the label rows of all experts that are parameters, not made from others."""
-        if self.shortlists:
+        if self.shortlists or self.tree is not None:
             return []
         tensors = [t for e in self._trained() if e.scores_rows for t in e.label_tensors()]
         return [t for t in tensors if isinstance(t, nn.Parameter) and t.dim() == 2]
@@ -127,6 +132,13 @@ class ExpertMixture(ExpertRanker, System):
         limit = self.recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit(device.type)
         width = max(e.label_width for e in self._experts())
         return label_chunks(self.n_labels, documents=documents, width=width, limit=limit)
+
+    def arrange_labels(self, documents: Collator) -> None:
+        """Cluster the labels by their training texts, where clusters are picked first."""
+        if self.tree is not None:
+            self.tree.arrange(documents, self.recipe.train.seed)
+            if self.recipe.loss.bias_init == "prior":
+                self.tree.start_biases(documents, self._trained())
 
     def init_label_parameters(self, batches: Iterable[Batch]) -> None:
         """Set label queries to the mean token of each label's texts (`query_init = "tokens"`)."""
@@ -156,6 +168,8 @@ class ExpertMixture(ExpertRanker, System):
         loss = self.recipe.loss
         if self.shortlists:
             total = self._shortlist_loss(batch, states, position)
+        elif self.tree is not None:
+            total = self._tree_loss(self.tree, batch, states, position)
         else:
             total = self._full_loss(batch, states)
         if loss.kind == "individual" and loss.expert_reduction == "mean":
@@ -245,6 +259,22 @@ class ExpertMixture(ExpertRanker, System):
                 total = total + self._candidate_loss(expert, states[expert.name], candidates)
         return total
 
+    def _tree_loss(
+        self, tree: LabelTree, batch: Batch, states: dict[str, State], position: TrainingPosition
+    ) -> Tensor:
+        """Return the losses of clusters and of the labels of clusters that are picked."""
+        depth = tree.depth(position.fraction)
+        for joining in tree.joining(position.step, position.steps):
+            tree.begin_level(joining)
+        picked = tree.pick(states, tree.config.picked, gold=batch.gold)
+        total = tree.loss(states, batch.gold, picked, depth)
+        if depth > len(tree.sizes):
+            labels = tree.members[picked[-1]].flatten(1)
+            candidates = cluster_candidates(batch.gold, labels, n_labels=self.n_labels)
+            for expert in self._trained():
+                total = total + self._candidate_loss(expert, states[expert.name], candidates)
+        return total
+
     def _candidate_loss(self, expert: Expert, state: State, candidates: Candidates) -> Tensor:
         logits = self._taught(expert.logits(state, candidates.labels), candidates.labels)
         return bce_candidates(logits, candidates.targets, candidates.weights)
@@ -262,8 +292,13 @@ class ExpertMixture(ExpertRanker, System):
         return not self.shortlists and fixed
 
     def phase(self, position: TrainingPosition) -> str:
-        """Return `diverse` once the diversity loss has started, else `plain`."""
+        """Return `diverse` once the diversity loss has started, else `plain`.
+
+        While clusters are trained alone, it is the number of levels in training.
+        """
         loss = self.recipe.loss
+        if self.tree is not None and position.fraction < self.tree.config.coarse:
+            return f"{self.tree.depth(position.fraction)} levels"
         late = position.fraction >= loss.diversity_start
         return "diverse" if late and loss.diversity_weight and len(self._trained()) > 1 else "plain"
 
@@ -282,6 +317,8 @@ class ExpertMixture(ExpertRanker, System):
         A single expert that does not rank every label ranks only its own suggestions; the other
         labels follow by their frequency.
         """
+        if self.tree is not None:
+            return self._with_suggestions(self.tree.candidates(states, k, allowed), states)
         if not self.shortlists:
             first, *others = self._experts()
             if others or first.ranks_all:
@@ -319,8 +356,16 @@ class ExpertMixture(ExpertRanker, System):
         return deduplicate(pooled.masked_fill(pooled >= self.n_labels, -1))
 
     def expert_logits(self, states: dict[str, State], labels: slice | Tensor) -> dict[str, Tensor]:
-        """Return each expert's logits of labels, by name."""
-        return {e.name: e.logits(states[e.name], labels).float() for e in self._experts()}
+        """Return each expert's logits of labels, by name.
+
+        With clusters, a trained expert's probability is that of the label's clusters times its own.
+        """
+        logits = {e.name: e.logits(states[e.name], labels).float() for e in self._experts()}
+        if self.tree is not None:
+            clusters = self.tree.of_labels(states, labels)
+            for expert in self._trained():
+                logits[expert.name] = joint_log_odds(clusters, logits[expert.name])
+        return logits
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Return the parameter groups of the encoder and of the experts."""
@@ -328,16 +373,10 @@ class ExpertMixture(ExpertRanker, System):
         for expert in self._experts():
             for name, parameters in expert.parameter_groups().items():
                 groups.setdefault(name, []).extend(parameters)
+        if self.tree is not None:
+            for name, parameter in self.tree.parameter_groups():
+                groups.setdefault(name, []).append(parameter)
         return {name: parameters for name, parameters in groups.items() if parameters}
-
-
-def initial_bias(setting: str, statistics: LabelStatistics) -> Tensor:
-    """Return initial label biases, (L,): the training prior's log-odds, or a constant."""
-    if setting == "prior":
-        counts = statistics.counts.astype(np.float64)
-        prior = (counts + 0.5) / (statistics.n_documents + 1.0)
-        return torch.from_numpy(log_odds(prior)).float()
-    return torch.full((statistics.n_labels,), float(setting))
 
 
 def _regroup(flat: Sequence[Any], like: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from glocal.config.expert_names import parse_experts
 from glocal.config.published_systems import CLUSTERS, MIXTURE, PUBLISHED_SYSTEMS
 from glocal.config.resolve import ResolvedRecipe
-from glocal.config.settings import NO_ENCODER
+from glocal.config.settings import BILSTM, NO_ENCODER
 from glocal.encoders.encoder import Encoder
 from glocal.encoders.label_vectors import label_vectors
 from glocal.encoders.loading import load_pretrained, model_from_config
+from glocal.encoders.lstm_encoder import LSTM, BiLstmModel
 from glocal.encoders.tokenizer import TextTokenizer
 from glocal.encoders.word_encoder import WORD_VECTORS, NoEncoderModel, WordVectorModel
 from glocal.encoders.word_tokenizer import NoTokenizer
@@ -42,7 +43,7 @@ def build_system(
         recipe: The settings.
         statistics: Statistics and texts of the training labels.
         device_type: Where label texts are encoded.
-        vectors: Word vectors, where the recipe reads them (`reader.encode = "static"`).
+        vectors: Word vectors, where the recipe reads them.
         progress: Receives how many label texts are encoded.
 
     Returns:
@@ -79,6 +80,9 @@ def rebuild_system(
     n_layers = int(mapping.pop("glocal_layers"))
     if mapping["model_type"] == WORD_VECTORS:
         model: Any = WordVectorModel(mapping["vocab_size"], mapping["hidden_size"])
+    elif mapping["model_type"] == LSTM:
+        sizes = mapping["vocab_size"], mapping["vector_size"], mapping["lstm_size"]
+        model = BiLstmModel(*sizes, mapping["dropout"])
     elif mapping["model_type"] == NO_ENCODER:
         model = NoEncoderModel()
     else:
@@ -91,9 +95,11 @@ def _load_encoder(
 ) -> tuple[Any, TextTokenizer]:
     if recipe.encoder.name == NO_ENCODER:
         return NoEncoderModel(), NoTokenizer()
-    if recipe.reader.encode != "static":
+    if not recipe.reads_word_vectors:
         return load_pretrained(recipe.encoder)
     assert vectors is not None, "gathered where the recipe reads word vectors"
+    if recipe.encoder.name == BILSTM:
+        return BiLstmModel.of(vectors, recipe.encoder.lstm_size, recipe.encoder.dropout)
     return WordVectorModel.of(vectors)
 
 

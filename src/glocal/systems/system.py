@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from glocal.config.resolve import ResolvedRecipe
-from glocal.data.batches import Batch
+from glocal.data.batches import Batch, Collator
 from glocal.data.chunks import Chunking
 from glocal.encoders.encoder import Encoder, Features
 from glocal.losses.chunked import RowUpdate
@@ -87,6 +87,9 @@ class System(Ranker):
     @abstractmethod
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Return all parameters by the name of their learning rate."""
+
+    def arrange_labels(self, documents: Collator) -> None:
+        """Arrange labels by the training documents, where the recipe asks for it."""
 
     def init_label_parameters(self, batches: Iterable[Batch]) -> None:
         """Initialise label parameters from the training documents, where the recipe asks for it."""

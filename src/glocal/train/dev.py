@@ -184,8 +184,7 @@ class DevEvaluator:
         pairs.add(best, self.gold)
         n_documents, n_labels = self.gold.shape[0], self.system.n_labels
         # A shortlist is all that is ever predicted where there is one.
-        shortlisted = self.recipe.candidates.mode == "shortlist"
-        width = min(n_labels, self.recipe.candidates.predict if shortlisted else _MOST_LABELS)
+        width = min(n_labels, self.recipe.candidates.predicted(n_labels) or _MOST_LABELS)
         count = min(n_documents, max(_FEWEST_SAMPLED, _SAMPLED_PAIRS // width))
         sample = np.random.default_rng(self.recipe.train.seed).permutation(n_documents)[:count]
         at_a_time = max(1, _PAIRS_AT_A_TIME // width)

@@ -234,6 +234,7 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
         if context.resume:
             listener.on_message(f"no checkpoint in {folder.path} yet: starting from the beginning")
         if not run.continues:
+            system.arrange_labels(run.data)
             with engine.autocast():
                 system.init_label_parameters(loop.every_document())
     engine.wait()

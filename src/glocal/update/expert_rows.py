@@ -43,6 +43,7 @@ from glocal.vocabulary.label_change import LabelChange
 from glocal.vocabulary.label_text import label_texts
 
 _BATCH = 64
+_LEAVES = "tree.leaves"  # the stored clusters of labels
 _MOST_EXAMPLES = 16  # of a label that the encoder reads
 _BACKGROUND = 1000  # texts that new labels are trained against
 _MOST_LABELS = 20_000  # old labels whose texts the map from texts to rows is fitted on
@@ -89,6 +90,7 @@ def changed_system(
         assert isinstance(system, ExpertMixture)
         if change.n_new:
             _NewRows(mixture, model.tokenizer, change, device, progress).fill(system)
+        _keep_clusters(mixture, system, change)
         changed.append(system.eval())
     whole: Ranker = changed[0] if len(changed) == 1 else MixtureEnsemble(changed)
     whole.combination = model.system.combination
@@ -115,6 +117,9 @@ def _rows_kept(
     label_names = _label_tensors(mixture)
     state = {}
     for name, old in mixture.state_dict().items():
+        if name == _LEAVES:
+            state[name] = blank[name]  # see `_keep_clusters`
+            continue
         if name not in label_names:
             state[name] = old
             continue
@@ -124,6 +129,17 @@ def _rows_kept(
         new[: len(kept)] = kept.to(new)
         state[name] = new
     return state
+
+
+def _keep_clusters(mixture: ExpertMixture, system: ExpertMixture, change: LabelChange) -> None:
+    """Leave labels in their clusters, and put new ones among labels with similar vectors."""
+    if mixture.tree is None or system.tree is None:
+        return
+    shares = change.columns.T.tocsr()  # of merged labels, the first decides
+    first = shares.indices[shares.indptr[:-1]]
+    leaves = mixture.tree.leaves.cpu()[torch.from_numpy(first).long()]
+    vectors, *_ = system.tree.scorers[0].label_tensors()
+    system.tree.place_labels(leaves, vectors)
 
 
 def _label_tensors(mixture: ExpertMixture) -> set[str]:

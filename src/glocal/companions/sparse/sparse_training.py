@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.balanced_clusters import cluster_labels, label_means
 from glocal.companions.sparse.solver import START_BIAS, Positives, TextProducts, solve_block
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from glocal.companions.sparse.threads import ordered_map
 from glocal.config import SparseConfig
 from glocal.progress import StagedProgress
+from glocal.vocabulary.label_clusters import cluster_labels, label_means
 
 DIRECT_LABELS = 1024
 # The matcher only has to find texts worth training on: a few steps on frequent features suffice.
