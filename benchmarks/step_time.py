@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import json
 import statistics
 import tempfile
 import time
@@ -24,37 +23,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from glocal.config import load_recipe
 from glocal.config.resolve import check, resolve
-from glocal.data.batches import Batch
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.experts import label_attention_kernel
+from glocal.lab.synthetic_steps import SHAPES, shape_folder, synthetic_batch
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.graphs import StepGraphs
 from glocal.train.optim import build_optimizer, set_rates
 from glocal.train.row_updates import RowUpdates, round_label_matrices
 
-VOCABULARY = 30_522
-BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
-SHAPES = {
-    "minilm": {
-        "model_type": "bert",
-        "hidden_size": 384,
-        "num_hidden_layers": 6,
-        "num_attention_heads": 12,
-        "intermediate_size": 1536,
-    },
-    "bert-base": {"model_type": "bert", **BASE, "intermediate_size": 3072},
-    "mpnet": {
-        "model_type": "mpnet",
-        **BASE,
-        "intermediate_size": 3072,
-        "max_position_embeddings": 514,
-    },
-}
 # encoder, tokens, batch, labels, experts
 ROWS = {
     "eurlex": ("random:minilm", 384, 64, 4_108, "D-last,A-1"),
@@ -65,31 +45,6 @@ ROWS = {
     "largest": ("random:bert-base", 128, 128, 8_600_000, "D-last"),
     "mpnet": ("random:mpnet", 384, 32, 4_108, "D-last,A-1"),
 }
-
-
-def shape_folder(name):
-    """A folder with the configuration of an encoder and a tokenizer of as many tokens."""
-    folder = Path(tempfile.mkdtemp()) / name
-    folder.mkdir()
-    specials = ["[PAD]", "<pad>", "[UNK]", "[CLS]", "[SEP]"]
-    words = [*specials, *(f"w{i}" for i in range(VOCABULARY - len(specials)))]
-    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {**SHAPES[name], "vocab_size": VOCABULARY}
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    return folder
-
-
-def make_batch(size, length, n_labels, vocabulary, device, *, padded):
-    """Random tokens with five gold labels each."""
-    ids = torch.randint(1000, vocabulary, (size, length))
-    mask = torch.ones(size, length, dtype=torch.bool)
-    if padded:
-        mask[: size // 2, int(length * 0.9) :] = False
-    gold = torch.randint(0, n_labels, (size, 8))
-    gold[:, 5:] = -1
-    return Batch(ids, mask, gold, np.arange(size), float(size), padded=padded).to(device)
 
 
 def flops(recipe, system, size, length):
@@ -119,7 +74,7 @@ def measure(args, *, how, padded, fused):
     torch.manual_seed(0)
     counts = np.full(args.labels, 50)
     with device if args.labels > 100_000 else contextlib.nullcontext():  # random weights at once
-        system, tokenizer = build_system(recipe, LabelStatistics(counts, 45_000))
+        system, _ = build_system(recipe, LabelStatistics(counts, 45_000))
     system.to(device).train()
     if device.type == "cuda" and how == "graph":
         system.encoder.compute_dtype = torch.bfloat16
@@ -133,9 +88,7 @@ def measure(args, *, how, padded, fused):
     optimizer = build_optimizer(system, recipe.train, device)
     set_rates(optimizer, 0.01)
     updates = RowUpdates(system, optimizer) if args.label_precision == "bf16" else None
-    batch = make_batch(
-        args.batch, args.length, args.labels, tokenizer.vocab_size, device, padded=padded
-    )
+    batch = synthetic_batch(args.batch, args.length, args.labels, device, padded=padded)
     cast = torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else None
     graphs = StepGraphs(system, torch.bfloat16, updates) if how == "graph" else None
     sync = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
@@ -167,7 +120,8 @@ def measure(args, *, how, padded, fused):
     print(
         f"{args.encoder.rpartition('/')[2]:10} {args.length:4} {args.batch:4} {args.labels:8} "
         f"{'+'.join(experts):11} {how:9}{'padded' if padded else 'full':7}"
-        f"{'fused' if fused else 'plain':6}{args.label_precision:5}{args.candidates:9}{median * 1e3:8.2f} ms "
+        f"{'fused' if fused else 'plain':6}{args.label_precision:5}{args.candidates:9}"
+        f"{median * 1e3:8.2f} ms "
         f"{speed:7.0f} docs/s {peak:6.2f} GiB {rate:6.1f} TFLOP/s  "
         f"first step {times[0]:.1f} s{failed}",
         flush=True,
@@ -217,8 +171,9 @@ def main():
     for row in args.rows.split(","):
         if row:
             args.encoder, args.length, args.batch, args.labels, args.experts = ROWS[row]
-        if args.encoder.removeprefix("random:") in SHAPES and args.encoder.startswith("random:"):
-            args.encoder = f"random:{shape_folder(args.encoder.removeprefix('random:'))}"
+        shape = args.encoder.removeprefix("random:")
+        if shape in SHAPES and args.encoder.startswith("random:"):
+            args.encoder = f"random:{shape_folder(shape, Path(tempfile.mkdtemp()))}"
         attention = any(name.startswith("A") for name in args.experts.split(","))
         for how in args.how.split(","):
             for padded in args.padded.split(","):

@@ -60,17 +60,16 @@ def build_system(recipe, statistics, *, device_type="cpu", **options):
 
 
 def taught(recipe, corpus, labels, table=None):
-    """Statistics of the labels, word vectors and the companions training reads."""
+    """Statistics of the labels, word vectors and the companions of a recipe."""
 
     from glocal.companions.companion import FitInputs
     from glocal.companions.companion_list import Companions, word_vectors
-    from glocal.companions.teacher.teacher_model import Teacher
     from glocal.systems.system import LabelStatistics
     from glocal.vocabulary.label_text import label_texts
 
     vectors = word_vectors(recipe, corpus, table)
     inputs = FitInputs(recipe, corpus, labels, table, vectors)
-    companions = Companions([Teacher.fit(inputs)] if recipe.uses_teacher else [])
+    companions = Companions.fit(inputs)
     starts = companions.label_vectors()
     texts = label_texts(labels, table) if recipe.uses_label_text else None
     return LabelStatistics(labels.counts, labels.n_documents, starts, texts), vectors, companions

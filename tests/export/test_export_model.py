@@ -29,6 +29,7 @@ CASES = {
     "me-xml": ("me-xml", *LONG),
     "aplc-xlnet": ("aplc",),
     "treaderxml": ("treaderxml",),
+    "lightxml": ("lightxml", "candidates.cluster_size=4"),  # all four clusters are picked
     "balanced": ("balanced", *SHORTLIST),
     "best": ("best", "train.members=2", "document.reads=chunks", *LONG),
 }

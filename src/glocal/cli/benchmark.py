@@ -50,6 +50,12 @@ def benchmark(
     metric: Annotated[
         str, option("Metric that orders the rows and is plotted and compared.")
     ] = "nDCG@5",
+    speed: Annotated[
+        bool,
+        option("Measure speed and memory on synthetic texts instead; needs no files.", "--speed"),
+    ] = False,
+    long: Annotated[bool, option("Larger sizes and longer curves (--speed).", "--long")] = False,
+    plots: Annotated[bool, option("Draw the curves (--speed).", "--plots/--no-plots")] = True,
     report_only: Annotated[
         bool, option("Write the page again from finished rows.", "--report-only")
     ] = False,
@@ -70,6 +76,9 @@ def benchmark(
     Shows quality, training time, memory, model size and speed of each in results.md, results.html
     and results.json at --out. When the command is repeated, finished rows are kept and stopped ones
     continue. Every baseline is measured with its default and its matched setting.
+
+    With --speed, times and memory of steps, predictions and start-up are compared with a dense
+    implementation and with Hugging Face's Trainer in one run, and their growth is drawn.
     """
     from glocal.lab.benchmark_page import benchmark_runner, check_metric
     from glocal.lab.experiment.jobs import Conditions
@@ -77,6 +86,9 @@ def benchmark(
     from glocal.lab.machine import usable_cores
 
     check_metric(metric)
+    if speed:
+        _measure_speed(out, device, long=long, plots=plots, as_json=as_json)
+        return
     if report_only:
         _write_page(out, metric, as_json=as_json)
         return
@@ -105,6 +117,21 @@ def benchmark(
         if rows:
             _write_page(out, metric, as_json=as_json)
     fail_if_any(rows, "rows")
+
+
+def _measure_speed(out: Path, device: str, *, long: bool, plots: bool, as_json: bool) -> None:
+    from glocal.errors import require_training_packages
+
+    require_training_packages("measuring speed")
+    from glocal.lab.plots import check_plots
+    from glocal.lab.speed_report import measure_speed
+
+    if plots:
+        check_plots()
+    check_folder(out)
+    report = measure_speed(device=device, long=long, say=console.note)
+    note_files(report.write(out, plots=plots))
+    console.show(report.to_dict(), report.tables(), as_json=as_json)
 
 
 def _write_page(out: Path, metric: str, *, as_json: bool) -> None:

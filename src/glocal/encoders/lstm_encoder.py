@@ -64,7 +64,8 @@ class BiLstmModel(nn.Module):
     ) -> tuple[BiLstmModel, WordTokenizer]:
         """Build a model that starts at given vectors, and its tokenizer."""
         words, tokenizer = WordVectorModel.of(vectors)
-        model = cls(*words.table.weight.shape, lstm_size, dropout)
+        size = words.table.embedding_dim
+        model = cls(words.table.num_embeddings, size, lstm_size, dropout)
         model.table = words.table
         return model, tokenizer
 

@@ -63,13 +63,15 @@ class LabelTree(nn.Module):
         leaves = torch.arange(n_labels) * self.sizes[-1] // n_labels
         self.register_buffer("leaves", leaves)
         self.register_buffer("members", torch.zeros(0, 0, dtype=torch.int64), persistent=False)
-        self.register_load_state_dict_post_hook(lambda tree, _: tree._list_members())
+        hook: Any = self.register_load_state_dict_post_hook
+        hook(lambda tree, _: tree._list_members())
         self._list_members()
 
     @property
     def scorers(self) -> Sequence[Expert]:
         """The experts that score clusters; they are modules of the mixture, not of the tree."""
-        return self._scorers
+        scorers: Sequence[Expert] = self.__dict__["_scorers"]
+        return scorers
 
     @scorers.setter
     def scorers(self, experts: Sequence[Expert]) -> None:
@@ -214,6 +216,8 @@ class LabelTree(nn.Module):
         return all(isinstance(expert, DocumentExpert) for expert in self.scorers)
 
     def _chunks(self, level: int, expert: Expert, state: State) -> list[slice]:
+        if torch.compiler.is_exporting():  # a graph has any number of documents
+            return [slice(0, self.sizes[level])]
         device = state[0].device
         limit = ChunkUse.EXPERT_LOGITS.limit(device.type)
         width, documents = expert.label_width, state[0].shape[0]
@@ -340,7 +344,7 @@ class LabelTree(nn.Module):
         above = self.levels[depth - 2]
         for place, rows in enumerate(_rows(above)):
             if depth <= len(self.sizes):
-                finer = list(_rows(self.levels[depth - 1]))[place].tensors
+                finer = list(_rows(self.levels[depth - 1]))[place].at(None)
                 clusters = torch.arange(self.sizes[depth - 1], device=self.leaves.device)
                 clusters = clusters // (self.sizes[depth - 1] // self.sizes[depth - 2])
             else:

@@ -1,0 +1,225 @@
+"""`glocal benchmark --speed`: ratios in one run, and how times grow, as tables and plots."""
+
+from __future__ import annotations
+
+import gc
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glocal.data.atomic import atomic_write
+from glocal.lab.machine import describe_machine
+from glocal.lab.plots import Panel, line_plot
+from glocal.lab.shortlist_speed import shortlist_speed
+from glocal.lab.speed_measures import (
+    FULL,
+    GLOBAL,
+    Comparison,
+    Shape,
+    attention_speed,
+    prediction_speed,
+    start_up,
+    step_speed,
+    trainer_speed,
+    training_step,
+)
+from glocal.lab.synthetic_steps import median_seconds, shape_folder
+from glocal.ranking.ranker import choose_device
+from glocal.table import Column, Table
+
+Say = Callable[[str], None]
+WAYS = {
+    "global expert": [FULL, GLOBAL],
+    "both experts": [FULL],
+    "both, label clusters": ["candidates.mode=clusters"],
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of one run of measurements.
+
+    Attributes:
+        length: Tokens of each text.
+        batch: Texts in a step.
+        labels: Labels of the comparisons.
+        few: Labels where another implementation could take too much memory.
+        many: Labels among which the best ten of one text are found.
+        growth: Labels of the growth curve.
+        lengths: Tokens of the growth curve.
+        batches: Texts of the growth curve.
+    """
+
+    length: int
+    batch: int
+    labels: int
+    few: int
+    many: int
+    growth: tuple[int, ...]
+    lengths: tuple[int, ...]
+    batches: tuple[int, ...]
+
+
+_CPU = Sizes(64, 8, 30_938, 4_108, 100_000, (1_024, 4_108, 16_384), (32, 64, 128), (2, 4, 8))
+_CPU_LONG = Sizes(
+    128, 16, 30_938, 4_108, 501_070, (4_108, 30_938, 131_073, 501_070), (64, 128, 256), (4, 8, 16)
+)
+_GPU = Sizes(
+    384, 64, 30_938, 4_108, 501_070, (4_108, 30_938, 501_070), (128, 256, 512), (16, 64, 128)
+)
+_GPU_LONG = Sizes(
+    384,
+    64,
+    30_938,
+    30_938,
+    501_070,
+    (4_108, 30_938, 131_073, 501_070, 1_000_000, 3_000_000),
+    (64, 128, 256, 512),
+    (8, 16, 32, 64, 128),
+)
+
+
+@dataclass
+class SpeedReport:
+    """What was measured on one machine.
+
+    Attributes:
+        device: The device that computed.
+        comparisons: Ours beside others.
+        curves: Milliseconds of a step by what grows (labels, tokens, texts), then by way.
+        precisions: P@5 of planted labels, by way.
+    """
+
+    device: str
+    comparisons: list[Comparison] = field(default_factory=list)
+    curves: dict[str, dict[str, dict[int, float]]] = field(default_factory=dict)
+    precisions: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        rows = [{**asdict(c), "ratio": c.ratio} for c in self.comparisons]
+        return {"machine": describe_machine(), **vars(self), "comparisons": rows}
+
+    def tables(self) -> list[Table]:
+        """Return the tables that show it."""
+        columns = [
+            Column("measured", "text"),
+            Column("compared with", "text"),
+            Column("unit", "text"),
+            Column("glocal", "number"),
+            Column("other", "number"),
+            Column("ratio", "number"),
+        ]
+        rows = [(c.what, c.other, c.unit, c.ours, c.theirs, c.ratio) for c in self.comparisons]
+        note = "Ratio: how many times less glocal takes. Synthetic texts, random weights."
+        if self.precisions:
+            kept = self.precisions["shortlist"] / max(1e-9, self.precisions["full"])
+            note += f" A shortlist keeps {100 * kept:.1f}% of full scoring's P@5 (planted labels)."
+        tables = [Table(f"Speed on {self.device}", columns, rows, note)]
+        for grows, lines in self.curves.items():
+            sizes = sorted({size for line in lines.values() for size in line})
+            heads = [Column("step, ms", "text"), *(Column(f"{s:,}", "number") for s in sizes)]
+            body = [(way, *(line.get(s) for s in sizes)) for way, line in lines.items()]
+            tables.append(Table(f"Growth over {grows}", heads, body))
+        return tables
+
+    def write(self, out: Path, *, plots: bool = True) -> list[Path]:
+        """Write `speed.json`, `speed.md` and a plot for each curve; return the files."""
+        out.mkdir(parents=True, exist_ok=True)
+        files = [out / "speed.json", out / "speed.md"]
+        with atomic_write(files[0]) as file:
+            file.write((json.dumps(self.to_dict(), indent=2) + "\n").encode())
+        with atomic_write(files[1]) as file:
+            file.write("\n\n".join(table.markdown() for table in self.tables()).encode())
+        for grows, lines in self.curves.items() if plots else ():
+            sizes = sorted({size for line in lines.values() for size in line})
+            series = {way: [line.get(size) for size in sizes] for way, line in lines.items()}
+            files += line_plot(
+                out / f"speed-{grows}",
+                [Panel("ms", series, log=True)],
+                x=sizes,
+                x_label=grows,
+                title=f"A training step over {grows}",
+                note=self.device,
+            )
+        return files
+
+
+def measure_speed(
+    *, device: str = "auto", long: bool = False, encoder: str = "", say: Say = lambda _: None
+) -> SpeedReport:
+    """Measure everything, one thing at a time.
+
+    Args:
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        long: Measure larger sizes and longer curves.
+        encoder: Folder with an encoder's configuration; MiniLM's shape by default.
+        say: Receives what is measured next.
+    """
+    chosen = choose_device(device)
+    sizes = {
+        ("cpu", False): _CPU,
+        ("cpu", True): _CPU_LONG,
+        ("cuda", False): _GPU,
+        ("cuda", True): _GPU_LONG,
+    }[chosen.type, long]
+    machine = describe_machine()
+    report = SpeedReport(str(machine["gpu"] if chosen.type == "cuda" else machine["processor"]))
+    with tempfile.TemporaryDirectory() as folder:
+        name = f"random:{encoder or shape_folder('minilm', Path(folder))}"
+        shape = Shape(name, sizes.length, sizes.batch, sizes.labels)
+        few = Shape(name, sizes.length, sizes.batch, sizes.few)
+        for what, comparisons in _comparisons(shape, few, chosen, sizes, report):
+            say(what)
+            report.comparisons += comparisons()
+            gc.collect()
+        for grows, shapes in _growth(few, sizes).items():
+            say(f"growth over {grows}")
+            report.curves[grows] = {
+                way: {size: _step(s, settings, chosen) for size, s in shapes.items()}
+                for way, settings in WAYS.items()
+            }
+    return report
+
+
+def _comparisons(
+    shape: Shape, few: Shape, device: torch.device, sizes: Sizes, report: SpeedReport
+) -> Iterator[tuple[str, Callable[[], Sequence[Comparison]]]]:
+    """Yield what is compared, and a function that compares it."""
+    one = Shape(shape.encoder, shape.length, 1, sizes.many)
+
+    def best_ten() -> list[Comparison]:
+        found = shortlist_speed(one, device)
+        report.precisions = found.precisions
+        return found.comparisons(sizes.many)
+
+    yield "start-up", start_up
+    yield "label attention", lambda: attention_speed(shape, device)
+    yield "training step", lambda: step_speed(few, device)
+    yield "Hugging Face's Trainer", lambda: [trainer_speed(few, device)]
+    yield "prediction", lambda: prediction_speed(few, device)
+    yield "the best of many labels", best_ten
+
+
+def _growth(few: Shape, sizes: Sizes) -> dict[str, dict[int, Shape]]:
+    base = (few.encoder, few.length, few.batch, few.labels)
+    return {
+        "labels": {n: Shape(*base[:3], n) for n in sizes.growth},
+        "tokens": {n: Shape(base[0], n, *base[2:]) for n in sizes.lengths},
+        "texts": {n: Shape(*base[:2], n, base[3]) for n in sizes.batches},
+    }
+
+
+def _step(shape: Shape, settings: list[str], device: torch.device) -> float:
+    """Return the milliseconds of a training step."""
+    step = training_step(shape, settings, device)
+    step()
+    seconds = median_seconds(step, device, repeats=shape.repeats)
+    del step
+    gc.collect()
+    return 1e3 * seconds
