@@ -45,7 +45,7 @@ CLUSTERS = ["candidates.mode=clusters", "candidates.cluster_size=4", "candidates
 TREE = ["candidates.cluster_size=2", "candidates.picked=3", "candidates.branching=2"]
 OWN_CLUSTERS = {
     "lightxml": [],
-    "attentionxml": ["encoder.name=bilstm", "encoder.lstm_size=8", "teacher.vectors=random:tiny"],
+    "attentionxml": ["encoder.name=bilstm", "encoder.lstm_size=32", "teacher.vectors=random:tiny"],
     "xr-transformer": [*TREE, 'experts=["D-last", "A-1"]'],
 }
 

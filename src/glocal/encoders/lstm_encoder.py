@@ -4,6 +4,8 @@
 - The backward direction reads each text from its own last word: the words of a text are reversed in
   place, and padding stays at the end, so that padding changes nothing and no shape depends on the
   data.
+- Vectors of any source are scaled alike at the start; those of transformers are small, and an LSTM
+  that reads them hardly leaves zero.
 - It computes in fp32 whatever the run's precision: an error in an LSTM's state goes on to the end
   of the text.
 """
@@ -23,6 +25,7 @@ from glocal.encoders.word_encoder import WordVectorModel
 from glocal.encoders.word_tokenizer import WordTokenizer
 
 LSTM = "glocal-bilstm"  # the model type in `encoder/config.json`
+_SPREAD = 0.5  # standard deviation of the word vectors at the start: about that of GloVe's
 
 
 class _Config:
@@ -67,6 +70,9 @@ class BiLstmModel(nn.Module):
         size = words.table.embedding_dim
         model = cls(words.table.num_embeddings, size, lstm_size, dropout)
         model.table = words.table
+        with torch.no_grad():
+            spread = words.table.weight.square().mean().sqrt().clamp(min=1e-6)
+            words.table.weight.mul_(_SPREAD / spread)
         return model, tokenizer
 
     def forward(
