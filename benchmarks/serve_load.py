@@ -134,23 +134,24 @@ def wait_until_idle(*servers):
 
 
 def measure_saturation(arguments, folder, script):
-    """A full server: twice as many connections as it has room for, and some patient clients."""
+    """A full server: twice as many connections as it has room for, and other clients beside."""
     options = ["--limit", f"max_in_flight={ROOM}"]
     with live_server(arguments.model, folder=folder, options=options) as server:
         wrk(server, script, connections=1, seconds=2)
-        with Clients(server) as clients:
+        with Clients(server) as patient, Clients(server, count=2, pause=0) as impatient:
             found = wrk(server, script, connections=2 * ROOM, seconds=arguments.saturation)
-    counts = ", ".join(f"{n:,} of {status}" for status, n in sorted(clients.statuses.items()))
     print(
         f"saturated for {arguments.saturation} s: {found['requests']:,.0f} answers, "
         f"{found['refused']:,.0f} refused (429), {found['failed']:.0f} others failed, "
         f"{found['timeouts']:.0f} broken"
     )
-    print(
-        f"clients that try again after a second got {counts}; their refusals took "
-        f"p50 {at(clients.refusals, 0.5):.1f} ms, p99 {at(clients.refusals, 0.99):.1f} ms, "
-        f"at most {at(clients.refusals, 1):.1f} ms"
-    )
+    for when, clients in (("after a second", patient), ("at once", impatient)):
+        counts = ", ".join(f"{n:,} of {status}" for status, n in sorted(clients.statuses.items()))
+        print(
+            f"clients that try again {when} got {counts}; their refusals took "
+            f"p50 {at(clients.refusals, 0.5):.1f} ms, p99 {at(clients.refusals, 0.99):.1f} ms, "
+            f"at most {at(clients.refusals, 1):.1f} ms"
+        )
 
 
 def at(times, share):
@@ -159,10 +160,10 @@ def at(times, share):
 
 
 class Clients:
-    """Clients that do as `Retry-After` says, and how long their refusals take."""
+    """Clients that wait a while after each answer, and how long their refusals take."""
 
-    def __init__(self, server, count=8):
-        self.url, self.stop = server.url, threading.Event()
+    def __init__(self, server, count=8, pause=1):
+        self.url, self.stop, self.pause = server.url, threading.Event(), pause
         self.statuses, self.refusals = {}, []
         self.threads = [threading.Thread(target=self.run) for _ in range(count)]
 
@@ -180,7 +181,7 @@ class Clients:
     def run(self):
         """Send requests until told to stop."""
         with httpx2.Client(base_url=self.url, timeout=60) as client:
-            while not self.stop.wait(1):
+            while not self.stop.wait(self.pause):
                 start = time.perf_counter()
                 answer = client.post("/v1/predict", json={"texts": ["a text"], "k": 5})
                 if answer.status_code == 429:

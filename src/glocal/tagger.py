@@ -203,13 +203,14 @@ class Tagger(Estimator):
             True
         """
         if k is None and threshold is None and self.threshold is not None:
-            k, threshold = min(self.k, self._n_labels()), self.threshold
+            k, threshold = self._width(None), self.threshold
+        predictor, single = self._fitted(), isinstance(X, str)
+        texts = [X] if single else as_texts(X)
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
-        single, X = isinstance(X, str), [X] if isinstance(X, str) else as_texts(X)
         found = choose_tags(
-            functools.partial(self.predict_topk, X, **options),
-            self._n_labels(),
-            self._fitted().decision,
+            functools.partial(self.predict_topk, texts, **options),
+            len(predictor.labels),
+            predictor.decision,
             k=k,
             threshold=threshold,
         )
@@ -246,7 +247,7 @@ class Tagger(Estimator):
         """
         predictor = self._fitted()
         texts = [X] if isinstance(X, str) else as_texts(X)
-        width = min(self.k, self._n_labels()) if k is None else k
+        width = self._width(k)
         predictor.check_k(width)
         # A single batch is done before a bar could be read.
         shown = self.verbose if show_progress is None else show_progress
@@ -283,7 +284,7 @@ class Tagger(Estimator):
 
         predictor = self._fitted()
         corpus, _ = as_corpus(X, y)
-        k = min(self.k, self._n_labels())
+        k = self._width(None)
         gold = predictor.labels.encode(corpus)
         return float(metric_value(f"P@{k}", predictor.predict_corpus(corpus, k=k), gold))
 
@@ -295,9 +296,7 @@ class Tagger(Estimator):
             1.0
         """
         corpus, _ = as_corpus(X, y)
-        predictor = self._fitted()
-        threshold = predictor.decision.threshold if self.threshold is None else self.threshold
-        return predictor.evaluate(corpus, ks=tuple(ks), threshold=threshold)
+        return self._fitted().evaluate(corpus, ks=tuple(ks), threshold=self.threshold)
 
     def explain(self, text: str, *, k: int | None = None, words: int = 8) -> list[TagExplanation]:
         """Return the best labels of a text, each expert's contribution and the words behind each.
@@ -314,8 +313,7 @@ class Tagger(Estimator):
         predictor = self._fitted()
         if not isinstance(text, str):
             raise DataError(f"text is of type {type(text).__name__}; expected a single string")
-        width = min(self.k, self._n_labels()) if k is None else k
-        return predictor.explain(text, k=width, words=words)
+        return predictor.explain(text, k=self._width(k), words=words)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Copy the model directory to `path`, for `Tagger.load` and the `glocal` commands.
@@ -351,15 +349,9 @@ class Tagger(Estimator):
 
         predictor = Predictor.load(path, device=device)
         settings = files.read_settings(Path(path), predictor.labels.ids)
-        tagger = cls(
-            predictor.recipe,
-            threshold=settings.get("threshold"),
-            k=settings.get("k", 5),
-            device=device,
-        )
-        form, names = settings.get("form"), settings.get("names", ())
-        columns = None if form is None else LabelColumns(form, tuple(names))
-        tagger._adopt(predictor, Path(path), settings.get("whole_numbers", False), columns)
+        k, threshold = settings.k, settings.threshold
+        tagger = cls(predictor.recipe, threshold=threshold, k=k, device=device)
+        tagger._adopt(predictor, Path(path), settings.whole_numbers, settings.columns)
         return tagger
 
     @classmethod
@@ -375,8 +367,8 @@ class Tagger(Estimator):
         return cls.load(fetch_model(name), device=device)
 
     def _write_settings(self, folder: Path) -> None:
-        settings = {"k": self.k, "threshold": self.threshold, "whole_numbers": self._whole_numbers}
-        files.write_settings(folder, settings, self._columns)
+        own = self.k, self.threshold, self._whole_numbers, self._columns
+        files.write_settings(folder, files.TaggerSettings(*own))
 
     def __getstate__(self) -> dict[str, Any]:
         made_again = {"predictor_", "_home", "_path"}
@@ -394,8 +386,9 @@ class Tagger(Estimator):
             self._path = self._home.path
             self.predictor_ = Predictor.load(self._path, device=self.device)
 
-    def _n_labels(self) -> int:
-        return len(self._fitted().labels)
+    def _width(self, k: int | None) -> int:
+        """Return the number of labels asked for: k, or the tagger's own as far as there are."""
+        return min(self.k, len(self._fitted().labels)) if k is None else k
 
     def _fitted(self) -> Predictor:
         if not self.__sklearn_is_fitted__():

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +68,33 @@ def read_files(folder: Path) -> dict[str, bytes]:
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
-def write_settings(folder: Path, settings: Mapping[str, Any], columns: LabelColumns | None) -> None:
-    """Write a tagger's own settings, and the form of its labels, into a model directory."""
-    document = {**settings, **({} if columns is None else asdict(columns))}
+@dataclass(frozen=True)
+class TaggerSettings:
+    """Settings that a tagger keeps beside its model; the defaults are those of a model without.
+
+    Attributes:
+        k: Largest number of labels of a text.
+        threshold: Lowest probability of a label, in place of the stored decision.
+        whole_numbers: Whether labels are whole numbers.
+        columns: The form of the labels, where they were an indicator matrix.
+    """
+
+    k: int = 5
+    threshold: float | None = None
+    whole_numbers: bool = False
+    columns: LabelColumns | None = None
+
+
+def write_settings(folder: Path, settings: TaggerSettings) -> None:
+    """Write a tagger's own settings into a model directory."""
+    document = asdict(settings)
+    document |= document.pop("columns") or {}
     with atomic_write(folder / _SETTINGS) as file:
         file.write(json.dumps(document, indent=2, default=str).encode() + b"\n")
     update_checksums(folder)
 
 
-def read_settings(folder: Path, label_ids: Sequence[str]) -> dict[str, Any]:
+def read_settings(folder: Path, label_ids: Sequence[str]) -> TaggerSettings:
     """Read a tagger's own settings; a model that `glocal train` wrote has none.
 
     Args:
@@ -88,13 +106,16 @@ def read_settings(folder: Path, label_ids: Sequence[str]) -> dict[str, Any]:
     """
     path = folder / _SETTINGS
     if not path.exists():
-        return {}
+        return TaggerSettings()
     try:
         settings: dict[str, Any] = json.loads(path.read_text("utf-8"))
         _check(settings, label_ids)
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ModelError(f"cannot read {path}: {error}") from error
-    return settings
+    k, threshold, whole = settings["k"], settings["threshold"], settings["whole_numbers"]
+    form, names = settings.get("form"), settings.get("names", ())
+    columns = None if form is None else LabelColumns(form, tuple(names))
+    return TaggerSettings(k, threshold, whole, columns)
 
 
 def _check(settings: Any, label_ids: Sequence[str]) -> None:

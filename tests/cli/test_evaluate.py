@@ -20,6 +20,25 @@ def test_json(run, model, files):
     assert 0 <= report["scores"]["combined"]["P@2"] <= 1
 
 
+@pytest.mark.parametrize("threshold", [None, 0.9])
+def test_micro_f1_is_that_of_the_tags_of_predict(run, model, files, threshold):
+    options = [] if threshold is None else ["--threshold", threshold]
+    report = json.loads(run("eval", model, files.test, *options, "--json").stdout)
+    lines = run("predict", model, files.test, *options).stdout.splitlines()
+    tags = [{tag["id"] for tag in json.loads(line)["tags"]} for line in lines]
+    gold = [set(row["labels"]) for row in map(json.loads, files.test.open(encoding="utf-8"))]
+    hits = sum(len(given & right) for given, right in zip(tags, gold, strict=True))
+    expected = 2 * hits / sum(map(len, [*tags, *gold]))
+    assert report["scores"]["combined"]["micro-F1"] == pytest.approx(expected)
+    shown = " ".join(run("eval", model, files.test, *options).stdout.split())
+    if threshold is None:
+        assert report["settings"]["at_least"] == 1
+        assert f"score at least {report['settings']['threshold']:g}, and the best 1 of" in shown
+    else:
+        assert report["settings"]["threshold"] == 0.9
+        assert "Labels that score at least 0.9, and calibration" in shown
+
+
 def test_trained_model_beats_chance(run, model, files):
     report = json.loads(run("eval", model, files.test, "--json").stdout)
     assert report["scores"]["combined"]["P@1"] > 0.3

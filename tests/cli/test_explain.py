@@ -13,9 +13,35 @@ TEXT = "the red fox a a a"
 def test_tags_with_words_and_experts(run, model):
     result = run("explain", model, TEXT, "-k", "2")
     assert result.exit_code == 0, result.output
-    assert " global " in result.stdout
-    assert "  local " in result.stdout
-    assert re.search(r"\[[a-z ]*(the|red|fox)[a-z ]*\]", result.stdout)
+    document = json.loads(run("explain", model, TEXT, "-k", "2", "--json").stdout)
+    _legend, *shown = result.stdout.strip().split("\n\n")
+    for tag, lines in zip(document["tags"], shown, strict=True):
+        heading, marked, *experts = lines.splitlines()
+        assert heading.split() == [f"{100 * tag['score']:.1f}", *tag["name"].split(), tag["id"]]
+        assert re.findall(r"\[(.+?)\]", marked) == words_of(tag, "all")
+        for name, title, line in zip(("D-last", "A-1"), ("global", "local"), experts, strict=True):
+            assert line.split()[0] == title
+            weighed = line.partition("alone")[2].split(maxsplit=1)[1:]
+            phrases = re.findall(r"(\D+) \d+(?:; |$)", "".join(weighed))
+            assert sorted(phrases) == sorted(words_of(tag, name))
+
+
+def words_of(tag, expert):
+    """The words of an expert's spans in the order of the text."""
+    spans = [span for span in tag["spans"] if span["expert"] == expert]
+    return [span["text"] for span in sorted(spans, key=lambda span: span["start"])]
+
+
+@pytest.mark.parametrize("recipe", ["fast", "glocalxml"])
+def test_the_word_that_names_a_label_stands_behind_its_tag(run, model, files, tmp_path, recipe):
+    if recipe == "fast":
+        model = tmp_path / "fast"
+        run("train", files.train, "--dev", files.dev, "--recipe", "fast", "--out", model)
+    document = json.loads(run("explain", model, TEXT, "-k", "2", "--words", "1", "--json").stdout)
+    assert {tag["id"]: words_of(tag, "all") for tag in document["tags"]} == {
+        "red": ["red"],
+        "fox": ["fox"],
+    }
 
 
 def test_a_legend_says_how_to_read_it(run, model):

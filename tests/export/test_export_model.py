@@ -10,12 +10,13 @@ import time
 import numpy as np
 import pytest
 
-from glocal import Predictor, export_model, fit, load_recipe, rename_labels
+from glocal import Predictor, Tagger, export_model, fit, load_recipe, rename_labels
 from glocal.data.corpus import Corpus
 from glocal.data.writers import write_corpus
 from glocal.errors import ConfigError, MissingExtraError, ModelError
 from glocal.export import export_model as exporting
 from glocal.ranking.graph_ranker import GraphRanker
+from glocal.storage.integrity import model_integrity
 from glocal.storage.model_directory import read_history
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.without import glocal_without, run_without
@@ -351,6 +352,18 @@ def test_a_kill_leaves_no_half_written_directory(models, tmp_path):
     process.kill()
     process.wait()
     assert not (tmp_path / "m").exists()
+
+
+def test_log_history_and_tagger_go_along(models, tmp_path, traced):
+    copy = Tagger.load(models("balanced")[0], device="cpu").set_params(k=2).save(tmp_path / "copy")
+    rename_labels(copy, {"fox": "vixen"})
+    out = export_model(copy, tmp_path / "out").path
+    assert [entry["change"] for entry in read_history(out)] == ["rename"]
+    for name in ("history.jsonl", "train_log.jsonl", "tagger.json"):
+        assert (out / name).read_bytes() == (copy / name).read_bytes()
+    assert not (out / "model.safetensors").exists()
+    assert Tagger.load(out).k == 2
+    assert not model_integrity(out).changed
 
 
 def test_texts_in_other_lengths_and_numbers_than_traced(models):

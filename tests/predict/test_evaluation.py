@@ -14,8 +14,10 @@ from glocal.metrics.propensity import inverse_propensity, psp_at_k, weigh
 from glocal.metrics.ranking import judge
 from glocal.predict.evaluation import compare, evaluate_predictions, metric_value
 from glocal.predict.report_tables import report_tables
+from glocal.ranking.decision import Decision
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.bands import Bands
+from glocal.vocabulary.label_space import LabelSpace
 
 N_LABELS, N_UNSEEN, N_TRAIN, K = 20, 3, 1000, 5
 COUNTS = np.array([0, 1, 20, 21, 100, 101] + [30] * 14)
@@ -51,7 +53,7 @@ def duplicates(gold):
 @pytest.fixture(scope="module")
 def report(gold, experts, duplicates):
     return evaluate_predictions(
-        experts, gold, counts=COUNTS, n_train=N_TRAIN, duplicates=duplicates, threshold=0.6
+        experts, gold, counts=COUNTS, n_train=N_TRAIN, duplicates=duplicates, decision=0.6
     )
 
 
@@ -131,15 +133,29 @@ def test_bands_can_be_chosen(gold, experts):
 
 def test_saturated_thresholds_are_warned_of(gold, experts):
     options = {"counts": COUNTS, "n_train": N_TRAIN}
-    low = evaluate_predictions(experts, gold, threshold=0.0, **options)
+    low = evaluate_predictions(experts, gold, decision=0.0, **options)
     assert [warning.split(":")[0] for warning in low.warnings] == ["combined", "global"]
     assert "in 56 of 56 documents all 5" in low.warnings[0]
-    assert not evaluate_predictions(experts, gold, threshold=0.99, **options).warnings
+    assert not evaluate_predictions(experts, gold, decision=0.99, **options).warnings
+
+
+def test_micro_scores_follow_the_decision_with_own_thresholds(gold, experts):
+    ids = [str(label) for label in range(N_LABELS)]
+    labels = LabelSpace(ids, ids, [""] * N_LABELS, [()] * N_LABELS, COUNTS, N_TRAIN)
+    decision = Decision(0.6, at_least=2, own={"1": 0.1})
+    known = experts.with_labels(labels)
+    report = evaluate_predictions(known, gold, counts=COUNTS, n_train=N_TRAIN, decision=decision)
+    tags, right = decision(known), gold.toarray() > 0
+    kept = right.any(axis=1)
+    hits = sum(right[row, labels[labels >= 0]].sum() for row, labels in enumerate(tags.indices))
+    given = (tags.indices[kept] >= 0).sum()
+    assert report.scores["micro-F1"] == pytest.approx(2 * hits / (given + right.sum()))
+    assert report.to_dict()["settings"]["own_thresholds"] == 1
 
 
 def test_scores_that_are_no_probabilities_have_no_calibration_error(gold, experts):
     margins = Predictions(experts.indices, experts.scores * 9 - 4)
-    report = evaluate_predictions(margins, gold, counts=COUNTS, n_train=N_TRAIN, threshold=9)
+    report = evaluate_predictions(margins, gold, counts=COUNTS, n_train=N_TRAIN, decision=9)
     assert report.calibration is None
     assert np.isnan(report.scores["ECE"])
     assert "not probabilities" in report.warnings[0]

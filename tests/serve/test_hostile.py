@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import signal
 import socket
 import time
 
@@ -209,3 +210,15 @@ def test_a_stopped_server_finishes_what_it_accepted(model, tmp_path):
             server.process.terminate()
             assert status(connection.recv(65_536)) == 200
         server.process.wait(timeout=60)
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+def test_an_interrupt_ends_it_with_130_also_where_the_shell_ignores_it(model, tmp_path, handler):
+    before = signal.signal(signal.SIGINT, handler)  # children inherit that it is ignored
+    try:
+        with live_server(model, folder=tmp_path) as server:
+            server.process.send_signal(signal.SIGINT)
+            assert server.process.wait(timeout=60) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "Traceback" not in server.log.read_text()

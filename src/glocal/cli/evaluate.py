@@ -50,8 +50,14 @@ def evaluate(
     bands: Bands = None,
     k: Annotated[str, option("Cut-offs of the metrics, such as 1,3,5.", "--k", "-k")] = "1,3,5",
     threshold: Annotated[
-        float, option("Probability from which a label counts as predicted.", min=0, max=1)
-    ] = 0.5,
+        float | None,
+        option(
+            "Lowest probability of the tags that micro-F1 counts.",
+            min=0,
+            max=1,
+            show_default="the model's own decision",
+        ),
+    ] = None,
     within_bands: Annotated[
         bool,
         option(

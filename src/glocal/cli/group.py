@@ -21,6 +21,7 @@ from typer.main import get_command
 from glocal._version import __version__
 from glocal.cli import console, failures
 from glocal.cli.parameters import option
+from glocal.cli.plain_values import skip_validator
 from glocal.control_characters import escape
 
 # Every command in the order of `glocal --help`, from data to tags, with the example of its help.
@@ -102,9 +103,15 @@ class LazyGroup(TyperGroup):
             self.commands[cmd_name] = command
         return self.commands.get(cmd_name)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the global options, which take plain values as they are."""
+        return [skip_validator(parameter) for parameter in super().get_params(ctx)]
+
     def _complete(self, command: Any, words: str) -> None:
         """Give a subcommand plain help with an example, and the global options."""
         command.rich_markup_mode = None
+        own_params = command.get_params
+        command.get_params = lambda ctx: [skip_validator(p) for p in own_params(ctx)]
         command.epilog = f"Example:  {EXAMPLES[words]}" if words in EXAMPLES else None
         own = {option for parameter in command.params for option in parameter.opts}
         # typer adds options for completion to every app; they belong to the group alone.

@@ -2,8 +2,9 @@
 
     model → ScoringGraph → ONNX → int8, if asked and good enough; or OpenVINO → model directory
 
-The exported directory has the labels, tokenizer, companions, calibration and card of the model, and
-a graph in place of its weights. It is written under a temporary name and renamed when complete.
+The exported directory has the labels, tokenizer, companions, calibration, card, log and history of
+the model, and a graph in place of its weights. It is written under a temporary name and renamed
+when complete.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from glocal.metrics.ranking import judge, precision_at_k
 from glocal.predict.predictor import Predictor
 from glocal.ranking.graph_ranker import GraphFacts, GraphRanker
 from glocal.ranking.graph_session import RUNTIMES, OnnxGraph, OpenvinoGraph
-from glocal.storage.model_directory import HISTORY, StoredModel, load_model, save_model
+from glocal.storage.model_directory import StoredModel, load_model, rewrite_model
 
 _KS = (1, 3, 5)
 _DEV_TEXTS, _HARM_TEXTS = 2000, 32
@@ -106,8 +107,7 @@ def export_model(
             if done.scores is not None:
                 exported.metrics = {**exported.metrics, "export": done.scores}
             report("writing the model directory")
-            kept = {"log": Path(path, "train_log.jsonl"), "history": Path(path, HISTORY)}
-            save_model(target, exported, **kept)
+            rewrite_model(path, exported, out=target)
     except OSError as error:
         raise ModelError(
             f"cannot write the model directory {target}: {error.strerror or error}; "

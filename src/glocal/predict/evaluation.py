@@ -41,6 +41,7 @@ from glocal.predict.metric_scores import (
     compare,
     metric_value,
 )
+from glocal.ranking.decision import Decision
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.bands import Bands
 
@@ -101,7 +102,7 @@ class EvaluationReport(PartReport):
         experts: Metrics of each expert by its name, such as `experts["A-1"].scores["P@1"]`.
         mean: Metrics of the mean of the experts' probabilities, where asked for.
         ks: The cut-offs of metrics at k.
-        threshold: Lowest score that counts for micro-F1.
+        decision: The rule that chooses the tags which micro-F1 counts.
         n_documents: Number of documents given.
         n_left_out: Number of documents without gold.
         n_duplicates: Evaluated documents marked as near-duplicates; None when not given.
@@ -117,7 +118,7 @@ class EvaluationReport(PartReport):
     experts: dict[str, PartReport]
     mean: PartReport | None
     ks: tuple[int, ...]
-    threshold: float
+    decision: Decision
     n_documents: int
     n_left_out: int
     n_duplicates: int | None
@@ -155,7 +156,9 @@ class EvaluationReport(PartReport):
             },
             "settings": {
                 "ks": list(self.ks),
-                "threshold": self.threshold,
+                "threshold": self.decision.threshold,
+                "at_least": self.decision.at_least,
+                "own_thresholds": len(self.decision.own),
                 "propensity": asdict(self.propensity),
             },
             "scores": {name: part.scores for name, part in parts.items()},
@@ -192,7 +195,7 @@ def evaluate_predictions(
     n_train: int,
     bands: Bands | None = None,
     ks: Sequence[int] = (1, 3, 5),
-    threshold: float = 0.5,
+    decision: Decision | float = 0.5,
     duplicates: Bools | None = None,
     propensity: Propensity | None = None,
 ) -> EvaluationReport:
@@ -205,7 +208,7 @@ def evaluate_predictions(
         n_train: Number of training texts.
         bands: Frequency bands of the macro scores; the default ones when not given.
         ks: Cut-offs of metrics at k.
-        threshold: Lowest score that counts for micro-F1.
+        decision: The rule that chooses the tags which micro-F1 counts, or their lowest score.
         duplicates: Documents (n,) that are near-duplicates of training texts.
         propensity: Constants A and B.
 
@@ -216,7 +219,9 @@ def evaluate_predictions(
     ks = _checked_ks(ks)
     scorer = Scorer(gold, depth=ks[-1], counts=counts, n_train=n_train, propensity=propensity)
     fresh = _fresh_documents(scorer, duplicates)
-    evaluation = _Evaluation(scorer, ks, threshold, _band_columns(scorer, bands), fresh)
+    if not isinstance(decision, Decision):
+        decision = Decision(decision, at_least=0)
+    evaluation = _Evaluation(scorer, ks, decision, _band_columns(scorer, bands), fresh)
     whole = evaluation.part(COMBINED, predictions)
     experts = {name: evaluation.part(name, found) for name, found in predictions.experts.items()}
     mean = predictions.mean
@@ -225,7 +230,7 @@ def evaluate_predictions(
         experts=experts,
         mean=None if mean is None else evaluation.part(MEAN, mean),
         ks=ks,
-        threshold=threshold,
+        decision=decision,
         n_documents=scorer.gold.n_documents,
         n_left_out=scorer.gold.left_out,
         n_duplicates=None if fresh is None else int((~fresh).sum()),
@@ -244,11 +249,11 @@ class _Evaluation:
         self,
         scorer: Scorer,
         ks: tuple[int, ...],
-        threshold: float,
+        decision: Decision,
         columns: dict[str, Bools],
         fresh: Bools | None,
     ) -> None:
-        self.scorer, self.ks, self.threshold = scorer, ks, threshold
+        self.scorer, self.ks, self.decision = scorer, ks, decision
         self.band_columns, self.fresh = columns, fresh
         self.warnings: list[str] = []
         self.precisions: dict[str, DocumentScores] = {}  # of the model
@@ -269,8 +274,8 @@ class _Evaluation:
         for k, bands in macro.items():
             for family, attribute in MACRO.items():
                 scores[f"{family}@{k}"] = getattr(bands[OVERALL].all_labels, attribute)
-        scores |= self._micro(name, found)
         calibration = self._calibration(name, found)
+        scores |= self._micro(name, found)
         scores["ECE"] = float("nan") if calibration is None else calibration.value
         return PartReport(
             scores=scores,
@@ -291,15 +296,14 @@ class _Evaluation:
         }
 
     def _micro(self, name: str, found: Predictions) -> dict[str, float]:
-        judged = self.scorer.judge(found)
-        micro = micro_scores(
-            judged, found.scores, self.threshold, n_labels=self.scorer.n_predictable
-        )
+        tags = self.decision(found)
+        judged = self.scorer.judge(tags)
+        micro = micro_scores(judged, tags.scores, -math.inf, n_labels=self.scorer.n_predictable)
         if micro.saturated:
             self.warnings.append(
                 f"{name}: in {micro.saturated} of {len(judged.hits)} documents all {found.k} "
-                f"predictions reach the threshold {self.threshold:g}, so micro-F1 misses labels "
-                f"beyond them; predict more labels per document or raise the threshold"
+                f"predictions reach the threshold {self.decision.threshold:g}, so micro-F1 misses "
+                f"labels beyond them; predict more labels per document or raise the threshold"
             )
         return {"micro-P": micro.precision, "micro-R": micro.recall, MICRO: micro.f1.value}
 

@@ -186,7 +186,7 @@ class Predictor:
         ks: Sequence[int] = (1, 3, 5),
         train: Corpus | None = None,
         bands: Bands | None = None,
-        threshold: float = 0.5,
+        threshold: float | None = None,
         plain_mean: bool = False,
         progress: Progress | None = None,
     ) -> EvaluationReport:
@@ -197,7 +197,8 @@ class Predictor:
             ks: The cut-offs.
             train: The training texts; with them, scores without near-duplicates are given too.
             bands: Label frequency bands.
-            threshold: Lowest score that counts for micro-F1.
+            threshold: Lowest probability of the tags that micro-F1 counts; by default the model's
+                own decision chooses them.
             plain_mean: Also evaluate the mean of the experts' probabilities, as `report.mean`; a
                 single expert without a learnt weight has none.
             progress: Called with (done, total).
@@ -243,7 +244,7 @@ class Predictor:
         ks: Sequence[int] = (1, 3, 5),
         train: Corpus | None = None,
         bands: Bands | None = None,
-        threshold: float = 0.5,
+        threshold: float | None = None,
     ) -> EvaluationReport:
         """Compare predictions with the gold labels of the corpus they were made for.
 
@@ -267,7 +268,7 @@ class Predictor:
             n_train=self.labels.n_documents,
             bands=bands or Bands(),
             ks=tuple(ks),
-            threshold=threshold,
+            decision=self.decision if threshold is None else threshold,
             duplicates=None if train is None else near_duplicate_mask(corpus, train),
         )
         return replace(report, label_sums=label_sums(self, corpus))

@@ -8,6 +8,7 @@ from glocal.metrics.bootstrap import BootstrapResult
 from glocal.metrics.metric_names import MICRO
 from glocal.predict.band_ranking import BandRanking, Interval
 from glocal.predict.evaluation import EvaluationReport
+from glocal.ranking.decision import Decision
 from glocal.table import Cell, Column, Table, columns
 
 _WIDTH = 9  # metric columns side by side; this many of the widest still fit
@@ -69,8 +70,17 @@ def _decisions(report: EvaluationReport) -> Table:
     bins = next((part.calibration.bins for part in parts.values() if part.calibration), 0)
     note = f"ECE: {bins} bins, first {max(report.ks)} predictions of each document" if bins else ""
     scores = {name: part.scores for name, part in parts.items()}
-    title = f"Labels that score at least {report.threshold:g}, and calibration"
+    title = f"{_tags_in_words(report.decision)}, and calibration"
     return _scores_table(scores, ["micro-P", "micro-R", MICRO, "ECE"], title, note)
+
+
+def _tags_in_words(decision: Decision) -> str:
+    least = f"at least {decision.threshold:g}"
+    if not decision.at_least and not decision.own:
+        return f"Labels that score {least}"
+    own = f", {len(decision.own):,} labels by their own threshold" if decision.own else ""
+    best = f", and the best {decision.at_least} of each text" if decision.at_least else ""
+    return f"Tags by default (labels that score {least}{own}{best})"
 
 
 def _ranges(report: EvaluationReport) -> Table:

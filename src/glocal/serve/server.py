@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -17,7 +19,7 @@ from glocal.serve.serve_settings import Limits, ServeSettings
 
 _MAX_HEAD_BYTES = 65_536
 _BACKLOG = 1_024
-_HOLD_SECONDS = 0.2  # before a connection that was refused is read again
+_HOLD_SECONDS = 0.02  # before a connection that was refused is read again
 _FULL = (
     b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\n"
     b"retry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -35,6 +37,7 @@ def serve(
 
     Raises:
         ConfigError: The settings cannot be served, or the port is taken.
+        KeyboardInterrupt: The server was interrupted, and has finished what it had accepted.
     """
     app = create_app(settings)
     listener = _listen(settings)
@@ -51,9 +54,25 @@ def serve(
         h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
         backlog=_BACKLOG,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     on_start(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
     server.run(sockets=[listener])
+    if server.interrupted:
+        raise KeyboardInterrupt
+
+
+class _Server(uvicorn.Server):
+    """A server that knows that it was interrupted, also where the shell has SIGINT ignored.
+
+    Uvicorn raises a signal again at its end, which has no effect on an ignored one (`nohup … &`).
+    """
+
+    interrupted = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop after the requests that were accepted."""
+        self.interrupted |= sig == signal.SIGINT
+        super().handle_exit(sig, frame)
 
 
 def _listen(settings: ServeSettings) -> socket.socket:

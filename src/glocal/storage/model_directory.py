@@ -84,7 +84,6 @@ def save_model(
     model: StoredModel,
     *,
     log: Path | None = None,
-    history: Path | None = None,
 ) -> None:
     """Write a model directory; an existing one is replaced once the new one is complete.
 
@@ -92,15 +91,13 @@ def save_model(
         path: The directory.
         model: The model to write.
         log: The training log to copy into the directory.
-        history: The list of changes after training to copy into the directory.
     """
     target = Path(path)
     try:
         with temporary_dir(target) as folder:
             _write(folder, model)
-            for source, name in ((log, "train_log.jsonl"), (history, HISTORY)):
-                if source is not None and source.is_file():
-                    shutil.copyfile(source, folder / name)
+            if log is not None and log.is_file():
+                shutil.copyfile(log, folder / "train_log.jsonl")
             update_checksums(folder)
             replace_dir(folder, target)
     except OSError as error:
@@ -114,7 +111,7 @@ def rewrite_model(
     path: str | Path,
     model: StoredModel,
     *,
-    change: Mapping[str, Any],
+    change: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
 ) -> None:
     """Replace a stored model by a changed one, all at once, and keep its other files.
@@ -122,7 +119,7 @@ def rewrite_model(
     Args:
         path: The model directory.
         model: The changed model.
-        change: What was changed, for the model's history.
+        change: What was changed, for the model's history; None leaves that as it is.
         out: Where the changed model goes, with the other files; by default it replaces the old one.
 
     Raises:
@@ -137,6 +134,8 @@ def rewrite_model(
             else:
                 (folder / name).unlink(missing_ok=True)
         _write(folder, model)
+        if change is None:
+            return
         line = json.dumps({"time": _now(), "version": __version__, **change}, ensure_ascii=False)
         with atomic_write(folder / HISTORY) as file:
             file.write(("".join([*_history_lines(Path(path)), f"{line}\n"])).encode())

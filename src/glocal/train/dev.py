@@ -156,7 +156,11 @@ class DevEvaluator:
         decision = fit_decision(found, self.gold)
         scores = self._scores(found)
         report = evaluate_predictions(
-            found, self.gold, counts=self.labels.counts, n_train=self.labels.n_documents
+            found,
+            self.gold,
+            counts=self.labels.counts,
+            n_train=self.labels.n_documents,
+            decision=decision,
         )
         metrics = {"dev": scores.model, "dev_experts": scores.experts}
         return Outcome({**metrics, "dev_report": report.to_dict()}, calibration, decision)
