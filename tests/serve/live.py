@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -63,7 +62,6 @@ def live_server(*models, folder, options=()):
         + [str(option) for option in options],
         stdout=subprocess.PIPE,
         stderr=log,
-        env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},
     )
     log.close()
     try:

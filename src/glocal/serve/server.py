@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from glocal.companions.sparse.threads import n_threads
 from glocal.errors import ConfigError
 from glocal.serve.app import create_app
 from glocal.serve.guard import REFUSED
@@ -39,6 +41,7 @@ def serve(
         ConfigError: The settings cannot be served, or the port is taken.
         KeyboardInterrupt: The server was interrupted, and has finished what it had accepted.
     """
+    _leave_a_core_free()
     app = create_app(settings)
     listener = _listen(settings)
     host, port = settings.host, listener.getsockname()[1]
@@ -59,6 +62,15 @@ def serve(
     server.run(sockets=[listener])
     if server.interrupted:
         raise KeyboardInterrupt
+
+
+def _leave_a_core_free() -> None:
+    """Compute with one thread less than there are cores, unless the user chose a number.
+
+    The loop that answers requests needs a core: when all of them compute, refusals wait, and on two
+    cores the work itself takes twice as long.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, n_threads(0) - 1)))
 
 
 class _Server(uvicorn.Server):
