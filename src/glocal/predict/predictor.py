@@ -306,6 +306,8 @@ class Predictor:
             return []
         reading = self._read(text)
         chosen, scores = reading.scored_labels(k, wanted)
+        if not chosen:  # weights that are not finite score no label
+            return []
         logits = reading.logits(chosen)
         found = []
         for place, label in enumerate(chosen):

@@ -372,6 +372,13 @@ def test_a_damaged_teacher_is_one_clear_error(tmp_path, name, content):
         Teacher.load(folder, space)
 
 
+def test_words_of_another_type_are_refused(tmp_path):
+    folder, space = saved(tmp_path, similarity="words")
+    np.save(folder / "words.npy", np.load(folder / "words.npy").astype(np.float16))
+    with pytest.raises(ModelError, match="damaged or incomplete: words.npy holds float16 values"):
+        Teacher.load(folder, space)
+
+
 def test_a_teacher_of_other_texts_labels_or_vectors_is_refused(tmp_path):
     folder, space = saved(tmp_path / "teacher")
     with pytest.raises(ModelError, match="no teacher"):

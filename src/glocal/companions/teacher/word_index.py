@@ -155,7 +155,7 @@ class WordIndex:
 
         try:
             data, indices, indptr = (
-                read_array(folder / name, np.floating if part == "data" else np.integer)
+                read_array(folder / name, np.float32 if part == "data" else np.integer)
                 for part, name in FILES.items()
             )
             words = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, n_words))
