@@ -375,7 +375,7 @@ def test_a_damaged_teacher_is_one_clear_error(tmp_path, name, content):
 def test_words_of_another_type_are_refused(tmp_path):
     folder, space = saved(tmp_path, similarity="words")
     np.save(folder / "words.npy", np.load(folder / "words.npy").astype(np.float16))
-    with pytest.raises(ModelError, match="damaged or incomplete: words.npy holds float16 values"):
+    with pytest.raises(ModelError, match=r"incomplete: words\.npy holds float16 values"):
         Teacher.load(folder, space)
 
 
