@@ -29,10 +29,11 @@ def test_dense_targets_ignore_padding():
 
 def test_dense_label_attention_and_loss_equal_ours(system):
     expert = next(e for e in system.modules() if isinstance(e, LabelAttentionExpert))
-    keys, values = torch.randn(2, 3, 7, 16)
+    tokens = torch.randn(3, 7, system.encoder.hidden_size)
     mask = torch.arange(7) < torch.tensor([[7], [4], [1]])
-    expected = expert.score((keys, values, expert.mlp_out, mask), expert.label_tensors())
-    found = dense_label_attention(expert, keys, values, mask)
+    state = (expert.key(tokens), expert.mlp_in(tokens), expert.mlp_out, mask)
+    expected = expert.score(state, expert.label_tensors())
+    found = dense_label_attention(expert, tokens, mask)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     gold = torch.tensor([[1, 5], [2, -1], [-1, -1]])
     ours = bce_chunk(found, gold, 0) / 3

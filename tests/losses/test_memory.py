@@ -6,7 +6,7 @@ from glocal.losses.memory import ChunkUse
 @pytest.mark.parametrize(
     ("use", "megabytes"),
     [
-        ("EXPERT_LOGITS", (4096, 64, 1024)),
+        ("EXPERT_LOGITS", (4096, 16, 1024)),
         ("CLUSTER_LOSS", (1024, 16, 64)),
         ("CLUSTER_TOPK", (512, 2, 64)),
     ],

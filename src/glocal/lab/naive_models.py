@@ -30,15 +30,20 @@ def dense_bce(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def dense_label_attention(
-    expert: LabelAttentionExpert, keys: Tensor, values: Tensor, mask: Tensor | None
+    expert: LabelAttentionExpert, tokens: Tensor, mask: Tensor | None
 ) -> Tensor:
-    """Return the logits of all labels (B, L), with all tensors between (GlocalXML Eq. 3–6)."""
-    scores = keys @ expert.query.T / expert.config.temperature  # (B, T, L)
+    """Return the logits of all labels (B, L), as GlocalXML's Eq. 3–6 say it.
+
+    The tokens that a label finds are summed first, and its sum goes through the MLP, as wide as the
+    encoder; nothing is folded.
+    """
+    assert expert.key is not None, "the recipe has projections"
+    scores = expert.key(tokens) @ expert.query.T / expert.config.temperature  # (B, T, L)
     if mask is not None:
         scores = scores.masked_fill(~mask.unsqueeze(-1), -torch.inf)
     weights = scores.softmax(1)
-    found = torch.einsum("btl,bth->blh", weights, values)
-    logits = torch.relu(found) @ expert.mlp_out
+    found = torch.einsum("btl,bth->blh", weights, tokens)  # (B, L, H)
+    logits = torch.relu(expert.mlp_in(found)) @ expert.mlp_out
     return logits if expert.bias is None else logits + expert.bias
 
 
@@ -62,10 +67,7 @@ class DenseModel(nn.Module):
         states = self.model(batch.input_ids, mask.long(), output_hidden_states=True).hidden_states
         found = [self.head(states[-1][:, 0])]
         if self.local is not None:
-            tokens = states[1]
-            assert self.local.key is not None, "the recipe has projections"
-            values = self.local.mlp_in(tokens)
-            found.append(dense_label_attention(self.local, self.local.key(tokens), values, mask))
+            found.append(dense_label_attention(self.local, states[1], mask))
         return found
 
     def forward(self, batch: Batch) -> Tensor:

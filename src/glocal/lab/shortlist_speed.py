@@ -25,7 +25,7 @@ from glocal.lab.synthetic_steps import (
 )
 from glocal.systems.mixture import ExpertMixture
 
-_DOCUMENTS, _GOLD = 64, 5
+_DOCUMENTS, _GOLD = 16, 5
 _STRENGTH, _SPREAD = 5.5, 1.0  # logits of gold labels, in deviations of the others'
 _TRIES = 256  # random queries of which a gold label has the best
 

@@ -93,12 +93,9 @@ def attention_speed(shape: Shape, device: torch.device) -> list[Comparison]:
     gold = synthetic_batch(shape.batch, shape.length, shape.labels, device).gold
     limit = recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit(device.type)
 
-    def states() -> tuple[Tensor, Tensor]:
-        assert expert.key is not None
-        return expert.key(hidden), expert.mlp_in(hidden)
-
     def ours() -> None:
-        state = (*states(), expert.mlp_out, None)
+        assert expert.key is not None
+        state = (expert.key(hidden), expert.mlp_in(hidden), expert.mlp_out, None)
         width = expert.label_width
         chunks = label_chunks(shape.labels, documents=shape.batch, width=width, limit=limit)
 
@@ -110,7 +107,7 @@ def attention_speed(shape: Shape, device: torch.device) -> list[Comparison]:
         expert.zero_grad(set_to_none=True)
 
     def naive() -> None:
-        logits = dense_label_attention(expert, *states(), None)
+        logits = dense_label_attention(expert, hidden, None)
         torch.autograd.backward(dense_bce(logits, dense_targets(gold, shape.labels)))
         expert.zero_grad(set_to_none=True)
 

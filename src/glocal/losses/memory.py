@@ -8,7 +8,7 @@ from enum import Enum
 class ChunkUse(Enum):
     """The uses of label chunks; each value holds the elements on CUDA, on a CPU and elsewhere."""
 
-    EXPERT_LOGITS = (1 << 30, 1 << 24, 1 << 28)
+    EXPERT_LOGITS = (1 << 30, 1 << 22, 1 << 28)
     CLUSTER_LOSS = (1 << 28, 1 << 22, 1 << 24)
     CLUSTER_TOPK = (1 << 27, 1 << 19, 1 << 24)  # on a CPU, as much as its caches hold
 
