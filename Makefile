@@ -57,11 +57,12 @@ test: $(STAMP)  ## every test
 fast: $(STAMP)  ## the quick tests
 	$(PYTEST) -m "not slow and not dist and not gpu"
 
-soak: $(STAMP)  ## long runs: 10,000 fuzzed inputs, mutants, 100 kills, load, a million labels, faithfulness
+soak: $(STAMP)  ## long runs: 10,000 fuzzed inputs, mutants, 300 kills, load, a million labels, faithfulness
 	$(BIN)/python -m tests.fuzz 10000
 	$(BIN)/python benchmarks/mutants.py losses heads
 	$(MAKE) demo-model/glocal.toml
 	$(BIN)/python -m tests.serve.kills demo-model 100
+	$(BIN)/python benchmarks/kills.py 200
 	$(BIN)/python benchmarks/serve_load.py minilm --texts icd10cm:test
 	$(BIN)/python benchmarks/serve_load.py minilm --texts icd10cm:test --saturate
 	$(BIN)/python benchmarks/serve_load.py demo-model --texts icd10cm:test --memory

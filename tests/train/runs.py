@@ -96,7 +96,7 @@ def train_all_in_processes(processes, *runs):
     listed = json.dumps([[str(part) for part in run] for run in runs])
     command = [
         sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}",
-        "--master-addr=127.0.0.1", f"--master-port={_free_port()}",
+        "--master-addr=127.0.0.1", f"--master-port={free_port()}",
         "-m", "tests.train.worker", listed,
     ]  # fmt: skip
     finished = subprocess.run(
@@ -106,7 +106,7 @@ def train_all_in_processes(processes, *runs):
     return finished.stdout.splitlines()
 
 
-def _free_port():
+def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]

@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,14 +22,16 @@ from glocal.cli.options import (
     reads_files,
 )
 from glocal.cli.parameters import argument, option
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, no_such
 
 if TYPE_CHECKING:
+    from glocal.predict.shards import ShardEngine
     from glocal.predict.tag_files import RowSink, TagRow
 
 app = typer.Typer()
 
 TABLE = "table"
+ENGINES = ("processes", "ray")
 
 To = Annotated[
     str | None,
@@ -93,6 +96,26 @@ def predict(
     as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
+    workers: Annotated[
+        int | None,
+        option(
+            "Workers that tag at once; needs --output.",
+            metavar="N",
+            min=1,
+            show_default="this process alone; with ray as many as fit",
+        ),
+    ] = None,
+    engine: Annotated[
+        str, option("Where workers run: processes (this machine) or ray (a Ray cluster).")
+    ] = "processes",
+    address: Annotated[
+        str | None,
+        option(
+            "Ray cluster, as HOST:PORT, ray://HOST:PORT or auto.",
+            metavar="ADDRESS",
+            show_default="one on this machine, for this command",
+        ),
+    ] = None,
     reading: Reading,
 ) -> None:
     """Tag texts, in their order and with the best label first.
@@ -108,46 +131,117 @@ def predict(
 
     Tags are JSON lines, or a table on a terminal. With --batch-size 1 each text is written as soon
     as it is tagged.
+
+    --workers N tags on several processes, --engine ray on a cluster. A run that was stopped or
+    killed continues where it was when the same command is given again.
     """
     # Arrow's own allocator keeps what it has freed, 40 MB that tagging texts in chunks never needs.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-
-    from glocal.predict.bulk import CHUNK, WORDS_CHUNK, predict_file
-    from glocal.predict.language_routing import LanguageRoutes, parse_routes
-
     skip = reading.pop("skip_bad_rows")
     if skip and strict:
         raise ConfigError("--skip-bad-rows and --strict exclude each other; give one of them")
     paths = files or ["-"]
-    routes = parse_routes(route) if route else {}
-    chosen, excluded = read_label_list(only), read_label_list(exclude)
-    with tag_writer(output, "jsonl" if as_json else to, names=names) as write:
-        models = LanguageRoutes.load(model, routes, device=device, batch_size=batch_size)
-        if k is not None:
-            for predictor in models.predictors:
-                predictor.check_k(k)
-        words_alone = all(each.recipe.reads_words_alone for each in models.predictors)
-        at_once = WORDS_CHUNK if words_alone else CHUNK
-        if "-" in paths and sys.stdin.isatty():
-            console.note("Reading texts from the terminal; end with Ctrl-D.")
-        with console.progress_bar("tagging") as progress:
-            problems = predict_file(
-                models if routes else models.fallback,
-                paths,
-                write,
-                bad_rows="stop" if strict else "skip" if skip else "report",
-                chunk_size=1 if batch_size == 1 else at_once,
-                progress=progress,
-                reading=reading,
-                k=k,
-                threshold=threshold,
-                names=names,
-                only=chosen,
-                exclude=excluded,
+    tags = {
+        "k": k,
+        "threshold": threshold,
+        "names": names,
+        "only": read_label_list(only),
+        "exclude": read_label_list(exclude),
+    }
+    if "-" in paths and sys.stdin.isatty():
+        console.note("Reading texts from the terminal; end with Ctrl-D.")
+    with console.progress_bar("tagging") as progress:
+        common: dict[str, Any] = {
+            "bad_rows": "stop" if strict else "skip" if skip else "report",
+            "progress": progress,
+            "reading": reading,
+        }
+        place = {"batch_size": batch_size, "device": device}
+        to = "jsonl" if as_json else to
+        shards = _shard_engine(engine, address, workers, device=device)
+        if shards is None:
+            problems = _predict_here(
+                model, paths, output, to, routes=route, place=place, tags=tags, **common
+            )
+        elif route:
+            raise ConfigError("--route tags in one process; leave out --workers and --engine")
+        else:
+            problems = _predict_shards(
+                shards, model, paths, output, to=to, place=place, tags=tags, **common
             )
     report_skipped(problems, verb="skipped" if skip else "could not be tagged")
     if output not in (None, "-"):
         console.note(f"Wrote {output}.")
+
+
+def _predict_here(
+    model: Path,
+    paths: list[str],
+    output: str | None,
+    to: str | None,
+    *,
+    routes: list[str] | None,
+    place: dict[str, Any],
+    tags: dict[str, Any],
+    **common: Any,
+) -> list[str]:
+    """Tag texts in this process; return the problems of rows."""
+    from glocal.predict.bulk import CHUNK, WORDS_CHUNK, predict_file
+    from glocal.predict.language_routing import LanguageRoutes, parse_routes
+
+    parsed = parse_routes(routes) if routes else {}
+    with tag_writer(output, to, names=tags["names"]) as write:
+        models = LanguageRoutes.load(model, parsed, **place)
+        if tags["k"] is not None:
+            for predictor in models.predictors:
+                predictor.check_k(tags["k"])
+        words_alone = all(each.recipe.reads_words_alone for each in models.predictors)
+        at_once = WORDS_CHUNK if words_alone else CHUNK
+        chunk_size = 1 if place["batch_size"] == 1 else at_once
+        chosen = models if parsed else models.fallback
+        return predict_file(chosen, paths, write, chunk_size=chunk_size, **common, **tags)
+
+
+def _shard_engine(
+    name: str, address: str | None, workers: int | None, *, device: str
+) -> ShardEngine | None:
+    """Return the engine that tags shards; None to tag in this process."""
+    if name not in ENGINES:
+        raise ConfigError(no_such("engine", name, ENGINES))
+    if name == "ray":
+        from glocal.cluster.ray_shards import RayEngine
+
+        return RayEngine(address, workers=workers, gpus=1 if device.startswith("cuda") else 0)
+    if address is not None:
+        raise ConfigError("--address is the address of a Ray cluster; add --engine ray")
+    if workers is None:
+        return None
+    from glocal.predict.shard_processes import ProcessEngine
+
+    return ProcessEngine(workers)
+
+
+def _predict_shards(
+    engine: ShardEngine,
+    model: Path,
+    paths: list[str],
+    output: str | None,
+    *,
+    to: str | None,
+    place: dict[str, Any],
+    tags: dict[str, Any],
+    **common: Any,
+) -> list[str]:
+    """Tag texts on several workers; return the problems of rows."""
+    from glocal.predict.sharded import predict_sharded, shard_folder, shard_rows
+    from glocal.predict.shards import ShardJob
+
+    if output in (None, "-") or to in (TABLE, "annif"):
+        raise ConfigError("several workers write one file; give it with --output, as in tags.jsonl")
+    assert output is not None
+    rows = shard_rows(model)
+    job = ShardJob(str(model), shard_folder(output), rows=rows, options=tags, **place)
+    return predict_sharded(engine, job, paths, output, to=to, **common)
 
 
 @contextmanager

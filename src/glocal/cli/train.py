@@ -69,6 +69,10 @@ def train(
     ] = False,
     as_json: AsJson = False,
     device: Device = "auto",
+    shard_labels: Annotated[
+        bool,
+        option("Give each process of torchrun a part of the labels.", "--shard-labels"),
+    ] = False,
     reading: Reading,
 ) -> None:
     """Train a model on labelled texts.
@@ -119,6 +123,8 @@ def train(
 
     from glocal.train.run import check_target, fit
 
+    if shard_labels:
+        from glocal.cluster.sharded_training import fit_sharded as fit
     check_target(out, resume=resume, overwrite=overwrite)
     corpus = read_file(*files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None

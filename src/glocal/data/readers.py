@@ -30,6 +30,7 @@ from glocal.data.formats.findings import Findings
 from glocal.data.formats.rows import Problems
 from glocal.data.formats.separators import DEFAULT
 from glocal.data.formats.source import Source
+from glocal.data.remote import is_remote
 from glocal.errors import DataError, Remedy
 
 logger = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ def expand_paths(paths: Sequence[str | Path]) -> list[str | Path]:
     found: list[str | Path] = []
     for path in paths:
         pattern = str(path)
-        if not glob.has_magic(pattern) or os.path.exists(pattern):
+        if not glob.has_magic(pattern) or is_remote(pattern) or os.path.exists(pattern):
             found.append(path)
         elif matches := sorted(glob.glob(pattern, recursive=True)):
             found += matches

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from glocal.config import DocumentConfig
 from glocal.encoders.encoder import Features
 from glocal.experts.expert import Expert, State, label_bias, label_matrix, present
-from glocal.experts.tied_labels import LabelText, tied_tensors
+from glocal.experts.tied_labels import LabelText, tie_parts, tied_tensors
 from glocal.heads.aplc import APLC
+from glocal.label_slice import LabelPart, LabelSlice
 
 
 class DocumentExpert(Expert):
@@ -84,6 +85,17 @@ class DocumentExpert(Expert):
     def label_tensors(self) -> tuple[Tensor, ...]:
         """Label vectors (L, H) and biases (L,)."""
         return tied_tensors(self.tie, self.weight, self.bias)
+
+    def label_parts(self) -> list[LabelPart] | None:
+        """Return the label vectors and biases; label clusters inside a mixture are not sharded."""
+        if self.head is not None:
+            return None
+        return [LabelPart(self, ("weight", "bias")), *tie_parts(self.tie)]
+
+    def use_slice(self, labels: LabelSlice) -> None:
+        """Tie the slice of labels to its texts."""
+        if self.tie is not None:
+            self.tie.labels = labels
 
     def logits(self, state: State, labels: slice | Tensor) -> Tensor:
         """Return logits of labels; label clusters give the log-odds of their probabilities."""

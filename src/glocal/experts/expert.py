@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.encoders.encoder import Features
+from glocal.label_slice import LabelPart, LabelSlice
 
 State = tuple[Any, ...]
 
@@ -63,6 +64,13 @@ class Expert(nn.Module, ABC):
     @abstractmethod
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Return the parameters by the name of their learning rate."""
+
+    def label_parts(self) -> list[LabelPart] | None:
+        """Return the tensors that a run may shard by labels; None if it cannot."""
+        return None
+
+    def use_slice(self, labels: LabelSlice) -> None:
+        """Score a slice of the labels, whose parameters are all that is left here."""
 
     def loss(self, state: State, gold: Tensor, *, limit: int) -> Tensor:
         """Return the summed loss of an expert whose label rows cannot be scored one by one."""

@@ -23,7 +23,8 @@ from glocal.encoders.encoder import Features
 from glocal.experts import label_attention_kernel as kernel
 from glocal.experts.expert import Expert, State, label_bias, label_matrix, present
 from glocal.experts.label_means import LabelMeans
-from glocal.experts.tied_labels import LabelText, tied_tensors
+from glocal.experts.tied_labels import LabelText, tie_parts, tied_tensors
+from glocal.label_slice import LabelPart, LabelSlice
 
 
 class LabelAttentionExpert(Expert):
@@ -118,6 +119,15 @@ class LabelAttentionExpert(Expert):
     def label_tensors(self) -> tuple[Tensor, ...]:
         """Label queries (L, d) and biases (L,)."""
         return tied_tensors(self.tie, self.query, self.bias)
+
+    def label_parts(self) -> list[LabelPart] | None:
+        """Return the label queries and biases."""
+        return [LabelPart(self, ("query", "bias")), *tie_parts(self.tie)]
+
+    def use_slice(self, labels: LabelSlice) -> None:
+        """Tie the slice of labels to its texts."""
+        if self.tie is not None:
+            self.tie.labels = labels
 
     @property
     def label_width(self) -> int:

@@ -21,6 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glocal.label_slice import EVERY_LABEL, LabelPart
+
 _STAND_INS = 1024  # label texts used in place of documents to scale P
 _SMALL = 0.02  # standard deviation of a random P, as of label vectors without a text
 
@@ -122,6 +124,8 @@ class TextTie(nn.Module):
         self.register_buffer("share", own, persistent=False)
         self.register_buffer("rarest", counts == fewest, persistent=False)
         self._kept: tuple[object, Tensor] | None = None
+        self.n_labels = len(rows)
+        self.labels = EVERY_LABEL
 
     def vectors(self, delta: Tensor) -> Tensor:
         """Return `P n_j + c_j δ_j`, (L, W); cached while predicting."""
@@ -138,13 +142,18 @@ class TextTie(nn.Module):
         # A label without a text consists of δ_j alone.
         share = torch.where(named, share, (share > 0).to(share))
         if self.training and self.dropout:
-            left_out = torch.rand(len(share), device=share.device) < self.dropout
-            share = share.masked_fill(left_out & named, 0.0)
-        return self.rows @ self.project.T + delta * share.unsqueeze(1)
+            # Drawn for all labels, so that processes with some of them draw the same.
+            left_out = torch.rand(self.n_labels, device=share.device) < self.dropout
+            own = slice(*self.labels.bounds(self.n_labels))
+            share = share.masked_fill(left_out[own] & named, 0.0)
+        (project,) = self.labels.shared([self.project])
+        vectors: Tensor = self.rows @ project.T + delta * share.unsqueeze(1)
+        return vectors
 
     def biases(self, bias: Tensor) -> Tensor:
         """Return biases (L,) with the rarest labels' mean for labels that were never trained."""
-        rare = (bias.detach() * self.rarest).sum() / self.rarest.sum()
+        rare = self.labels.sum((bias.detach() * self.rarest).sum())
+        rare = rare / self.labels.sum(self.rarest.sum())
         return torch.where(self.share > 0, bias, rare)
 
     def train(self, mode: bool = True) -> TextTie:
@@ -152,6 +161,11 @@ class TextTie(nn.Module):
         self._kept = None
         super().train(mode)
         return self
+
+
+def tie_parts(tie: TextTie | None) -> list[LabelPart]:
+    """Return the tensors of a tie that have a row for each label."""
+    return [] if tie is None else [LabelPart(tie, ("rows", "share", "rarest"))]
 
 
 def tied_tensors(

@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from glocal.heads.frequency_clusters import ClusterPriors, Clusters
 from glocal.heads.product import log_one_minus_product, log_product, product_bce
+from glocal.label_slice import EVERY_LABEL, LabelPart, LabelSlice
 from glocal.losses.chunked import chunked_loss, label_chunks
 
 
@@ -52,6 +53,13 @@ class Cluster(nn.Module):
         self.project = nn.Sequential(*layers)
         self.weight = nn.Parameter(torch.empty(n_labels, inner).normal_(0.0, 0.02))
         self.bias = None if bias is None else nn.Parameter(bias.clone())
+        self.n_labels = n_labels
+        self.labels = EVERY_LABEL
+
+    @property
+    def here(self) -> tuple[int, int]:
+        """The first label of the cluster that is in this process, and the one after the last."""
+        return self.labels.bounds(self.n_labels)
 
     def label_tensors(self) -> list[Tensor]:
         """Return label vectors and biases, with the labels on their first axis."""
@@ -96,7 +104,7 @@ class APLC(nn.Module):
         priors: ClusterPriors | None = None,
     ) -> None:
         super().__init__()
-        self.bounds, self.width = clusters.bounds, width
+        self.bounds, self.width, self.labels = clusters.bounds, width, EVERY_LABEL
         gates = None if priors is None else torch.from_numpy(priors.gates).float()
         labels = None if priors is None else torch.from_numpy(priors.labels).float()
         self.gates = Cluster(clusters.n_tails, width, width, shape="none", bias=gates)
@@ -166,8 +174,12 @@ class APLC(nn.Module):
         """
         ranks = self.rank_gold(gold)
         present = self.present(ranks)
-        gates = self.gates.logits(document, slice(None)).float()  # (B, K)
-        absent = functional.softplus(gates) * ~present
+        # Before any loss, so that processes with slices of the labels agree on the order.
+        projected = [self.cluster(t).project(document) for t in range(1, self.n_tails + 1)]
+        document, gates, *projected = self.labels.shared(
+            [document, self.gates.logits(document, slice(None)).float(), *projected]
+        )
+        absent = functional.softplus(gates) * ~present * self.labels.first
         total = (absent.sum(1) * weights).sum() + self._head_loss(document, ranks, weights, limit)
         for number in range(1, self.n_tails + 1):
             inside = weights * present[:, number - 1]
@@ -176,7 +188,7 @@ class APLC(nn.Module):
             # optimizer behaves the same on one process and on several.
             total = total + self._tail_loss(
                 number,
-                document[rows],
+                projected[number - 1][rows],
                 gates[rows, number - 1],
                 ranks[rows],
                 inside[rows],
@@ -185,34 +197,58 @@ class APLC(nn.Module):
         return total
 
     def _head_loss(self, document: Tensor, ranks: Tensor, weights: Tensor, limit: int) -> Tensor:
+        head = self.cluster(0)
+        start, stop = head.here
+
         def chunk_loss(chunk: slice, states: Any, rows: Any) -> Tensor:
             logits = linear_logits(states[0], rows).float()
-            return _weighted_bce(logits, ranks - chunk.start, weights)
+            return _weighted_bce(logits, ranks - (start + chunk.start), weights)
 
-        head = self.cluster(0)
-        chunks = label_chunks(self.bounds[1], documents=len(document), width=1, limit=limit)
+        chunks = label_chunks(stop - start, documents=len(document), width=1, limit=limit)
         return chunked_loss(chunk_loss, chunks, [document], head.label_tensors())
 
     def _tail_loss(
         self,
         number: int,
-        document: Tensor,
+        projected: Tensor,
         gates: Tensor,
         ranks: Tensor,
         weights: Tensor,
         *,
         limit: int,
     ) -> Tensor:
-        start, stop = self.bounds[number : number + 2]
+        tail = self.cluster(number)
+        own, stop = tail.here
+        start = self.bounds[number] + own
 
         def chunk_loss(chunk: slice, states: Any, rows: Any) -> Tensor:
             logits = linear_logits(states[0], rows)
             return product_bce(states[1], logits, ranks - (start + chunk.start), weights)
 
-        tail = self.cluster(number)
-        chunks = label_chunks(stop - start, documents=len(document), width=1, limit=limit)
-        states = [tail.project(document), gates]
-        return chunked_loss(chunk_loss, chunks, states, tail.label_tensors())
+        chunks = label_chunks(stop - own, documents=len(projected), width=1, limit=limit)
+        return chunked_loss(chunk_loss, chunks, [projected, gates], tail.label_tensors())
+
+    # --- slices of the labels -----------------------------------------------------------------
+
+    def label_parts(self) -> list[LabelPart]:
+        """Return the tensors with a row for each label of a cluster; gates are in every process."""
+        numbers = range(len(self.clusters))
+        return [LabelPart(self.cluster(number), ("weight", "bias")) for number in numbers]
+
+    def use_slice(self, labels: LabelSlice) -> None:
+        """Score a slice of each cluster's labels from now on."""
+        self.labels = labels
+        for number in range(len(self.clusters)):
+            self.cluster(number).labels = labels
+
+    def is_here(self, labels: Tensor) -> Tensor:
+        """Return whether each label id is in this process; −1 is not."""
+        ranks = self.rank_gold(labels)
+        found = torch.zeros_like(ranks, dtype=torch.bool)
+        for number, start in enumerate(self.bounds[:-1]):
+            own, stop = self.cluster(number).here
+            found |= (ranks >= start + own) & (ranks < start + stop)
+        return found
 
     # --- prediction ---------------------------------------------------------------------------
 
@@ -249,7 +285,8 @@ class APLC(nn.Module):
         for number, (start, stop) in enumerate(pairwise(self.bounds)):
             cluster = self.cluster(number)
             inside = (ranks >= start) & (ranks < stop)
-            columns = (ranks - start).clamp(0, stop - start - 1)
+            own, end = cluster.here
+            columns = (ranks - start - own).clamp(0, end - own - 1)
             logits = cluster.logits(cluster.project(document), columns).float()
             gate = gates[:, number - 1 : number]
             found = torch.where(inside, in_tail(logits, gate) if number else in_head(logits), found)

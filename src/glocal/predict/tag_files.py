@@ -24,6 +24,7 @@ from typing import IO, Any, BinaryIO
 
 from glocal.control_characters import escape, escape_json
 from glocal.data.atomic import atomic_write
+from glocal.data.remote import is_remote, write_file
 from glocal.errors import ConfigError
 
 TagRow = dict[str, Any]
@@ -60,7 +61,7 @@ def open_writer(
         sys.stdout.buffer.flush()
         return
     with (
-        atomic_write(name) as file,
+        write_file(name) if is_remote(name) else atomic_write(name) as file,
         _packed(file, name) as target,
         open_sink(target, names) as sink,
     ):
@@ -91,11 +92,15 @@ def _packed(file: BinaryIO, name: str) -> Iterator[IO[bytes]]:
 def _jsonl_sink(file: IO[bytes], names: bool) -> Iterator[RowSink]:
     def write(rows: Iterable[TagRow]) -> None:
         for row in rows:
-            line = escape_json(json.dumps(row, ensure_ascii=False))
-            file.write(line.encode() + b"\n")
+            file.write(jsonl_line(row))
         file.flush()
 
     yield write
+
+
+def jsonl_line(row: TagRow) -> bytes:
+    """Return a row as a line of JSON."""
+    return escape_json(json.dumps(row, ensure_ascii=False)).encode() + b"\n"
 
 
 @contextmanager

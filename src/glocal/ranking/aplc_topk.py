@@ -74,11 +74,12 @@ class _Search:
             document: (n, d) their vectors.
             gates: (n,) probabilities of the cluster; none for the head.
         """
-        start, stop = self.head.bounds[number : number + 2]
         cluster = self.head.cluster(number)
+        own, stop = cluster.here
+        start = self.head.bounds[number] + own
         inner = cluster.project(document)
         limit = ChunkUse.CLUSTER_TOPK.limit(document.device.type)
-        for chunk in label_chunks(stop - start, documents=len(rows), width=1, limit=limit):
+        for chunk in label_chunks(stop - own, documents=len(rows), width=1, limit=limit):
             scores = torch.sigmoid(cluster.logits(inner, chunk))
             if gates is not None:
                 scores = scores * gates.unsqueeze(1)

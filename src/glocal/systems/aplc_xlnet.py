@@ -22,11 +22,12 @@ from glocal.data.batches import Batch
 from glocal.encoders.encoder import Encoder
 from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import Clusters, cluster_priors, label_clusters
+from glocal.label_slice import LabelPart, LabelSlice
 from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
 from glocal.ranking.document_ranker import RankRequest
 from glocal.ranking.ranker import Ranked
-from glocal.ranking.topk import topk_of
+from glocal.ranking.topk import TopK, topk_of
 from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
 
@@ -91,13 +92,23 @@ class APLCXLNet(System):
         limit = self.recipe.train.chunk_elements or ChunkUse.CLUSTER_LOSS.limit(
             document.device.type
         )
-        return self.head.loss(
+        loss = self.head.loss(
             document,
             batch.gold,
             self._weights(batch),
             limit=limit,
             skip_tails=config.skip_tails,
         )
+        return self.labels_here.total(loss)
+
+    def label_parts(self) -> list[LabelPart]:
+        """Return the label vectors and biases of every cluster."""
+        return self.head.label_parts()
+
+    def use_slice(self, labels: LabelSlice) -> None:
+        """Score a slice of each cluster's labels from now on."""
+        super().use_slice(labels)
+        self.head.use_slice(labels)
 
     def _weights(self, batch: Batch) -> Tensor:
         """Return the weight of each document's loss, (B,) fp32: one over its divisor."""
@@ -116,7 +127,8 @@ class APLCXLNet(System):
     @property
     def supports_cuda_graphs(self) -> bool:
         """Whether shapes are fixed (every document in every tail) and the divisor is too."""
-        return not self.recipe.aplc.skip_tails and self.recipe.aplc.reduction != "ratio"
+        fixed = not self.recipe.aplc.skip_tails and self.recipe.aplc.reduction != "ratio"
+        return fixed and not self.labels_here.sharded
 
     # --- prediction ---------------------------------------------------------------------------
 
@@ -140,7 +152,10 @@ class APLCXLNet(System):
                 found = aplc_topk(self.head, document, request.k, allowed=request.allowed)
             else:
                 scores = self.head.probabilities(document, candidates.clamp(min=0))
+                if self.labels_here.sharded:
+                    candidates = torch.where(self.head.is_here(candidates), candidates, -1)
                 found = topk_of(scores, candidates, request.k, request.allowed)
+            found = TopK(*self.labels_here.merged(*found, request.k))
         experts = dict.fromkeys(request.experts, found)
         return Ranked(found, experts, found if request.mean else None)
 

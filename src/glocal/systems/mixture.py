@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,19 +35,20 @@ from glocal.losses.diversity import diversity
 from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
 from glocal.ranking.candidates import Candidates, cluster_candidates, draw_candidates
-from glocal.ranking.expert_topk import ExpertRanker, deduplicate
+from glocal.ranking.expert_topk import deduplicate
 from glocal.ranking.topk import RunningTopK
 from glocal.systems.cluster_rows import joint_log_odds
 from glocal.systems.expert_builder import ExpertBuilder, initial_bias
 from glocal.systems.label_tree import LabelTree
-from glocal.systems.system import LabelStatistics, System, TrainingPosition
+from glocal.systems.sliced_mixture import SlicedMixture
+from glocal.systems.system import LabelStatistics, TrainingPosition
 
 _UPDATED_ROWS = 1 << 17  # labels per chunk where rows are updated at once, and logits
 _UPDATED_LOGITS = 1 << 23
 _NO_LOSS = -100.0  # a logit whose softplus and gradient are zero
 
 
-class ExpertMixture(ExpertRanker, System):
+class ExpertMixture(SlicedMixture):
     """Any list of experts on one encoder.
 
     Args:
@@ -76,7 +78,7 @@ class ExpertMixture(ExpertRanker, System):
         self.expert_names = [spec.name for spec in experts]
         self.tree: LabelTree | None = None
         if recipe.candidates.mode == "clusters":
-            self.tree = LabelTree(recipe.candidates, self._trained(), self.n_labels)
+            self.tree = LabelTree(recipe.candidates, self.trained_experts(), self.n_labels)
         counts = torch.from_numpy(statistics.counts.astype(np.float32))
         self.register_buffer("counts", counts, persistent=False)
         unread = recipe.labels.text == "off" or bool((counts > 0).all())
@@ -96,7 +98,7 @@ class ExpertMixture(ExpertRanker, System):
     def only_trained(self) -> Iterator[None]:
         """Leave out the experts that the training loss does not include, within the block."""
         every = self.expert_names
-        self.expert_names = [expert.name for expert in self._trained()] or every
+        self.expert_names = [expert.name for expert in self.trained_experts()] or every
         try:
             yield
         finally:
@@ -107,11 +109,6 @@ class ExpertMixture(ExpertRanker, System):
         """The first document expert, which proposes labels; None where there is none."""
         return next((e for e in self._experts() if isinstance(e, DocumentExpert)), None)
 
-    @property
-    def shortlists(self) -> bool:
-        """Whether the other experts score only the labels that the document expert proposes."""
-        return self.recipe.candidates.mode == "shortlist"
-
     def prepare(self, batch: Batch) -> dict[str, State]:
         """Return each expert's state for a batch, by name."""
         features = self.features(batch)
@@ -121,24 +118,25 @@ class ExpertMixture(ExpertRanker, System):
         """Return the label rows of all experts that are parameters, not made from others."""
         if self.shortlists or self.tree is not None:
             return []
-        tensors = [t for e in self._trained() if e.scores_rows for t in e.label_tensors()]
+        tensors = [t for e in self.trained_experts() if e.scores_rows for t in e.label_tensors()]
         return [t for t in tensors if isinstance(t, nn.Parameter) and t.dim() == 2]
 
-    def _trained(self) -> list[Expert]:
+    def trained_experts(self) -> list[Expert]:
+        """Return the experts that the training loss includes."""
         return [expert for expert in self._experts() if expert.trained]
 
     def chunks(self, documents: int, device: torch.device) -> list[slice]:
         """Return label slices that keep the widest expert within its memory limit."""
         limit = self.recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit(device.type)
         width = max(e.label_width for e in self._experts())
-        return label_chunks(self.n_labels, documents=documents, width=width, limit=limit)
+        return label_chunks(self.n_here, documents=documents, width=width, limit=limit)
 
     def arrange_labels(self, documents: Collator) -> None:
         """Cluster the labels by their training texts, where clusters are picked first."""
         if self.tree is not None:
             self.tree.arrange(documents, self.recipe.train.seed)
             if self.recipe.loss.bias_init == "prior":
-                self.tree.start_biases(documents, self._trained())
+                self.tree.start_biases(documents, self.trained_experts())
 
     def init_label_parameters(self, batches: Iterable[Batch]) -> None:
         """Set label queries to the mean token of each label's texts (`query_init = "tokens"`)."""
@@ -146,15 +144,16 @@ class ExpertMixture(ExpertRanker, System):
             return
         experts = [e for e in self._experts() if isinstance(e, LabelAttentionExpert)]
         width = self.encoder.hidden_size
-        means = [LabelMeans(self.n_labels, width, self.counts.device) for _ in experts]
+        means = [LabelMeans(self.n_here, width, self.counts.device) for _ in experts]
         was_training = self.training
         self.eval()
         with torch.no_grad():
             for batch in batches:
                 features: Features = self.encoder(batch)
+                gold = self.labels_here.local(batch.gold, self.n_labels)
                 for expert, mean in zip(experts, means, strict=True):
                     tokens, mask = features.tokens(expert.layers[0])
-                    mean.add(tokens, batch.attention_mask if mask is None else mask, batch.gold)
+                    mean.add(tokens, batch.attention_mask if mask is None else mask, gold)
         for expert, mean in zip(experts, means, strict=True):
             expert.start_queries(mean.finish())
         self.train(was_training)
@@ -163,9 +162,10 @@ class ExpertMixture(ExpertRanker, System):
 
     def training_step(self, batch: Batch, position: TrainingPosition) -> Tensor:
         """Return the BCE (Eq. 8; ME-XML Eq. 5) plus, once started, diversity (ME-XML Eq. 6–9)."""
-        features, experts = self.features(batch), self._trained()
-        states = {expert.name: expert.prepare(features) for expert in experts}
-        loss = self.recipe.loss
+        features, experts = self.features(batch), self.trained_experts()
+        here, loss = self.labels_here, self.recipe.loss
+        states = {expert.name: here.shared(expert.prepare(features)) for expert in experts}
+        batch = replace(batch, gold=here.local(batch.gold, self.n_labels))
         if self.shortlists:
             total = self._shortlist_loss(batch, states, position)
         elif self.tree is not None:
@@ -178,10 +178,10 @@ class ExpertMixture(ExpertRanker, System):
             total = total + loss.diversity_weight * self._diversity(batch, states)
         if loss.label_reduction == "mean":
             total = total / self.n_labels
-        return total / batch.denominator
+        return here.total(total / batch.denominator)
 
     def _full_loss(self, batch: Batch, states: dict[str, State]) -> Tensor:
-        experts = [expert for expert in self._trained() if expert.scores_rows]
+        experts = [expert for expert in self.trained_experts() if expert.scores_rows]
         total = self._own_losses(batch, states)
         if not experts:
             return total
@@ -209,7 +209,7 @@ class ExpertMixture(ExpertRanker, System):
         updates = [self.row_updates.get(id(tensor)) for tensor in rows]
         if any(updates):
             most = min(_UPDATED_ROWS, _UPDATED_LOGITS // len(batch), chunks[0].stop)
-            chunks = label_chunks(self.n_labels, documents=1, width=1, limit=most)
+            chunks = label_chunks(self.n_here, documents=1, width=1, limit=most)
         return total + chunked_loss(chunk_loss, chunks, flat_states, rows, updates=updates)
 
     def _own_losses(self, batch: Batch, states: dict[str, State]) -> Tensor:
@@ -217,7 +217,7 @@ class ExpertMixture(ExpertRanker, System):
         device = batch.input_ids.device
         limit = self.recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit(device.type)
         total = torch.zeros((), device=device)
-        for expert in self._trained():
+        for expert in self.trained_experts():
             if not expert.scores_rows:
                 total = total + expert.loss(states[expert.name], batch.gold, limit=limit)
         return total
@@ -254,7 +254,7 @@ class ExpertMixture(ExpertRanker, System):
             n_labels=self.n_labels,
             seed=(position.seed, position.step),
         )
-        for expert in self._trained():
+        for expert in self.trained_experts():
             if expert is not proposer:
                 total = total + self._candidate_loss(expert, states[expert.name], candidates)
         return total
@@ -271,7 +271,7 @@ class ExpertMixture(ExpertRanker, System):
         if depth > len(tree.sizes):
             labels = tree.members[picked[-1]].flatten(1)
             candidates = cluster_candidates(batch.gold, labels, n_labels=self.n_labels)
-            for expert in self._trained():
+            for expert in self.trained_experts():
                 total = total + self._candidate_loss(expert, states[expert.name], candidates)
         return total
 
@@ -289,7 +289,7 @@ class ExpertMixture(ExpertRanker, System):
     def supports_cuda_graphs(self) -> bool:
         """Whether shapes are fixed; candidates are drawn on the CPU and cannot be recorded."""
         fixed = all(e.scores_rows for e in self._experts()) or not self.recipe.aplc.skip_tails
-        return not self.shortlists and fixed
+        return not self.shortlists and fixed and not self.labels_here.sharded
 
     def phase(self, position: TrainingPosition) -> str:
         """Return `diverse` once the diversity loss has started, else `plain`.
@@ -300,11 +300,15 @@ class ExpertMixture(ExpertRanker, System):
         if self.tree is not None and position.fraction < self.tree.config.coarse:
             return f"{self.tree.depth(position.fraction)} levels"
         late = position.fraction >= loss.diversity_start
-        return "diverse" if late and loss.diversity_weight and len(self._trained()) > 1 else "plain"
+        return (
+            "diverse"
+            if late and loss.diversity_weight and len(self.trained_experts()) > 1
+            else "plain"
+        )
 
     def _diversity(self, batch: Batch, states: dict[str, State]) -> Tensor:
         labels = batch.gold.clamp(min=0)
-        logits = [expert.logits(states[expert.name], labels) for expert in self._trained()]
+        logits = [expert.logits(states[expert.name], labels) for expert in self.trained_experts()]
         return diversity(logits, self.counts[labels], (batch.gold >= 0).float())
 
     # --- prediction ---------------------------------------------------------------------------
@@ -363,7 +367,7 @@ class ExpertMixture(ExpertRanker, System):
         logits = {e.name: e.logits(states[e.name], labels).float() for e in self._experts()}
         if self.tree is not None:
             clusters = self.tree.of_labels(states, labels)
-            for expert in self._trained():
+            for expert in self.trained_experts():
                 logits[expert.name] = joint_log_odds(clusters, logits[expert.name])
         return logits
 

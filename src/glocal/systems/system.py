@@ -16,6 +16,8 @@ from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Batch, Collator
 from glocal.data.chunks import Chunking
 from glocal.encoders.encoder import Encoder, Features
+from glocal.errors import ConfigError
+from glocal.label_slice import EVERY_LABEL, LabelPart, LabelSlice
 from glocal.losses.chunked import RowUpdate
 from glocal.ranking.ranker import Ranker
 
@@ -58,7 +60,10 @@ class System(Ranker):
         recipe: The settings it was built from.
         encoder: Reads the text.
         row_updates: What gets the gradients of label matrices, by the identity of the matrix.
+        labels_here: The labels whose parameters are in this process.
     """
+
+    labels_here: LabelSlice = EVERY_LABEL
 
     recipe: ResolvedRecipe
     encoder: Encoder
@@ -67,6 +72,18 @@ class System(Ranker):
     def label_matrices(self) -> list[nn.Parameter]:
         """Parameters with a row for each label whose gradients can be used chunk by chunk."""
         return []
+
+    def label_parts(self) -> list[LabelPart]:
+        """Return the tensors of trained experts that a run may shard by labels.
+
+        Raises:
+            ConfigError: An expert cannot be sharded.
+        """
+        raise ConfigError(f"{type(self).__name__} cannot be trained with sharded labels")
+
+    def use_slice(self, labels: LabelSlice) -> None:
+        """Score a slice of the labels from now on; `label_parts` hold no others any more."""
+        self.labels_here = labels
 
     def features(self, batch: Batch) -> Features:
         """Return hidden states; training builds no autograd graph for a frozen encoder."""

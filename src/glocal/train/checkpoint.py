@@ -99,15 +99,25 @@ class RunFolder:
         final = self.path / f"checkpoint-{state.step}"
         with self._writing(), temporary_dir(final) as folder:
             write_tensors(system.state_dict(), folder / "model.safetensors")
-            write_tensors(_optimizer_tensors(system, optimizer), folder / "optimizer.safetensors")
+            write_tensors(optimizer_tensors(system, optimizer), folder / "optimizer.safetensors")
             write_tensors(average, folder / "average.safetensors")
             for rank, states in enumerate(random_states):
                 write_tensors(states, folder / f"random-{rank}.safetensors")
             (folder / "state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
             replace_dir(folder, final)
+        self._remove_others(final)
+
+    def _remove_others(self, kept: Path) -> None:
+        """Remove the checkpoints before the newest one."""
         for old in self.path.iterdir():
-            if _NAME.fullmatch(old.name) and old != final:
+            if _NAME.fullmatch(old.name) and old != kept:
                 shutil.rmtree(old, ignore_errors=True)
+
+    def _read(self, folder: Path, group: str) -> dict[str, Tensor]:
+        """Return the tensors of a checkpoint: `model`, `optimizer` or `average`."""
+        from safetensors.torch import load_file
+
+        return dict(load_file(folder / f"{group}.safetensors"))
 
     def load(
         self, system: System, optimizer: torch.optim.Optimizer, *, fingerprint: str, rank: int = 0
@@ -126,10 +136,10 @@ class RunFolder:
                     remedies=[START_AGAIN],
                 )
             device = next(system.parameters()).device
-            system.load_state_dict(load_file(latest / "model.safetensors"))
-            _restore_optimizer(system, optimizer, load_file(latest / "optimizer.safetensors"))
+            system.load_state_dict(self._read(latest, "model"))
+            _restore_optimizer(system, optimizer, self._read(latest, "optimizer"))
             _restore_random(load_file(latest / f"random-{rank}.safetensors"))
-            average = load_file(latest / "average.safetensors")
+            average = self._read(latest, "average")
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise TrainingError(
                 f"the checkpoint {latest} cannot be read: {error}", remedies=[START_AGAIN]
@@ -201,7 +211,8 @@ def _cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
 
 
-def _optimizer_tensors(system: System, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(system: System, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the state of an optimizer by `KEY|PARAMETER`."""
     import torch
 
     names = {id(p): name for name, p in system.named_parameters()}

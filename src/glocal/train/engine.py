@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from glocal.errors import ConfigError
 from glocal.ranking.document_ranker import check_device
+from glocal.systems.system import System
 from glocal.train.checkpoint import seed_everything
 from glocal.train.local_engine import LocalEngine
 
@@ -86,6 +87,23 @@ class Engine(LocalEngine):
             system, optimizer
         )
         return wrapped
+
+    def share_labels(self, system: System) -> None:
+        """Leave to this process the label parameters that it is to train: all of them."""
+
+    def join_labels(self, system: System) -> None:
+        """Give every process the whole system again."""
+
+    @property
+    def saves(self) -> bool:
+        """Whether this process writes a part of checkpoints."""
+        return self.is_main
+
+    def any_process(self, flag: bool, *, step: int) -> bool:
+        """Return whether a flag is set in any process; processes ask each other every few steps."""
+        if self.accelerator.num_processes == 1:
+            return flag
+        return step % 10 == 0 and any(gather_object([flag]))
 
     def autocast(self) -> contextlib.AbstractContextManager[None]:
         """Return a context with the chosen mixed precision."""

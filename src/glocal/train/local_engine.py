@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from glocal.ranking.document_ranker import check_device
+from glocal.train.checkpoint import RunFolder
 
 if TYPE_CHECKING:
     from glocal.config import Recipe
@@ -52,6 +54,10 @@ class LocalEngine:
     def seed(self, seed: int) -> None:
         """Seed the random generators that everything before the first step may use."""
         np.random.seed(seed % 2**32)  # noqa: NPY002 - third-party code may use the global generator
+
+    def run_folder(self, out: Path) -> RunFolder:
+        """Return the folder that holds the state of an unfinished run."""
+        return RunFolder(out)
 
     def wait(self) -> None:
         """Wait until every process is here."""

@@ -251,7 +251,7 @@ class Loop:
             better = state.best_score is None or score > state.best_score
             if better:
                 state.best_score, state.best_step, state.stale_evaluations = score, state.step, 0
-                if self.engine.is_main:
+                if self.engine.saves:
                     self.folder.save_best(self.system.state_dict())
             else:
                 state.stale_evaluations += 1
@@ -271,7 +271,7 @@ class Loop:
         self.state.scaler = self.engine.scaler_state()
         self.state.losses = [self.engine.mean(float(loss)) for loss in self.losses]
         states = self.engine.gather([random_state()])
-        if self.engine.is_main:
+        if self.engine.saves:
             self.folder.save(
                 self.state,
                 self.system,
@@ -282,10 +282,8 @@ class Loop:
         self.engine.wait()
 
     def _interrupted(self) -> bool:
-        """Whether any process was asked to stop; processes ask each other every few steps."""
-        if self.engine.world == 1:
-            return self.stop.requested
-        return self.state.step % 10 == 0 and any(self.engine.gather([self.stop.requested]))
+        """Whether any process was asked to stop."""
+        return self.engine.any_process(self.stop.requested, step=self.state.step)
 
     def _save_and_leave(self) -> None:
         self._checkpoint()
@@ -297,7 +295,7 @@ class Loop:
 
     def final_weights(self) -> dict[str, Tensor]:
         """Return the best weights on dev, else the averaged ones, else the last."""
-        if self.evaluate is not None and self.folder.best_path.is_file():
+        if self.evaluate is not None and self.folder.best_path.exists():
             return self.folder.load_best()
         with _Swapped(self.system, self.average):
             return {name: t.detach().clone() for name, t in self.system.state_dict().items()}

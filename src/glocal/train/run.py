@@ -85,6 +85,7 @@ def fit(
     overwrite: bool = False,
     device: str = "auto",
     listener: TrainListener | None = None,
+    start_engine: Callable[..., LocalEngine] | None = None,
 ) -> FitResult:
     """Train a system and write its model directory.
 
@@ -99,6 +100,7 @@ def fit(
         overwrite: Replace an existing model or unfinished run.
         device: `auto`, `cpu` or `cuda`.
         listener: Receives progress events.
+        start_engine: Returns where the run computes, in place of `engine_for`.
 
     Example:
         >>> from glocal import fit, load_recipe, read_corpus
@@ -108,14 +110,16 @@ def fit(
     """
     started = time.monotonic()
     target = Path(out)
-    folder = RunFolder(target)
     checked = check(
         recipe,
         read_encoder_facts,
         has_label_table=label_table is not None,
         has_label_names=names_labels(label_table),
     )
-    engine = engine_for(checked.draft, device, encoder=not checked.missing_encoder)
+    engine = (start_engine or engine_for)(
+        checked.draft, device, encoder=not checked.missing_encoder
+    )
+    folder = engine.run_folder(target)
     listener = listener if listener is not None and engine.is_main else TrainListener()
     # Again, as another run may have ended here since.
     check_target(target, resume=resume, overwrite=overwrite)

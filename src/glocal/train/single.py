@@ -207,6 +207,7 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
     engine, folder, listener = context.engine, context.folder, context.listener
     assert isinstance(engine, Engine), "an encoder is trained with torch"
     seed_everything(config.seed, engine.rank)
+    engine.share_labels(system)
     if config.label_precision == "bf16":
         round_label_matrices(system)  # before they take memory on the device
     system.to(engine.device)
@@ -259,6 +260,7 @@ def _run_loop(loop: Loop, recipe: ResolvedRecipe) -> None:
     )
     loop.run()
     system.load_state_dict(loop.final_weights())
+    engine.join_labels(system)
     system.encoder.compute_dtype = None
 
 

@@ -41,6 +41,7 @@ from glocal.data.formats.encodings import (
 )
 from glocal.data.formats.findings import Findings
 from glocal.data.formats.rows import Problems
+from glocal.data.remote import exists, is_remote, open_seekable, open_stream
 from glocal.errors import DataError, Remedy
 
 STDIN = "-"
@@ -76,6 +77,7 @@ class Source:
         self.is_stdin = str(path) == STDIN
         self.name = "standard input" if self.is_stdin else str(path)
         self.path = Path(path)
+        self._address = str(path) if is_remote(path) else None
         self.findings = Findings()
         self._stdin: io.BufferedReader | None = None
         if self.is_stdin:
@@ -89,7 +91,7 @@ class Source:
     @property
     def is_dir(self) -> bool:
         """Whether the path is a folder."""
-        return not self.is_stdin and self.path.is_dir()
+        return not self.is_stdin and self._address is None and self.path.is_dir()
 
     @property
     def plain_name(self) -> str:
@@ -139,9 +141,13 @@ class Source:
         if self._stdin is not None:
             yield self._stdin
             return
+        if self._address is not None:
+            with open_stream(self._address) as raw, self._undo_compression(_peekable(raw)) as file:
+                yield file
+            return
         with self.failures():
-            file = self.path.open("rb")
-        with file, self._undo_compression(file) as content:
+            opened = self.path.open("rb")
+        with opened, self._undo_compression(opened) as content:
             yield content
 
     def _undo_compression(self, stream: io.BufferedReader) -> io.BufferedReader:
@@ -153,6 +159,10 @@ class Source:
     def seekable(self) -> Iterator[BinaryIO]:
         """Open for random access; a stream is copied to a temporary file first."""
         with self.open() as file:
+            if self._address is not None and not self.findings.compression:
+                with open_seekable(self._address) as anywhere:
+                    yield anywhere
+                return
             if self._stdin is None and not self.findings.compression:
                 yield file
                 return
@@ -272,6 +282,10 @@ class Source:
             raise self.error(f"cannot be read: {error.strerror or error}") from error
 
     def _check_exists(self) -> None:
+        if self._address is not None:
+            if not exists(self._address):
+                raise self.error("no such file; check the address")
+            return
         try:
             self.path.stat()
         except FileNotFoundError as error:

@@ -1,0 +1,112 @@
+"""Memory and exchanged bytes of each process where labels are sharded, at 500,000 labels.
+
+    for n in 1 2 4; do torchrun --nproc-per-node $n benchmarks/label_shards.py --labels 500000; done
+
+Builds a mixture of a document and a label-attention expert on a small random encoder, cuts it to
+each process's slice and takes two optimizer steps. The bytes of label parameters, gradients and
+moments are counted from the tensors; the resident size is the system's, after the step. Exchanged
+bytes are those of the all-reduced tensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import distributed
+
+from glocal.cluster.label_shards import label_tensor_names, shard_labels
+from glocal.config import load_recipe
+from glocal.config.resolve import check, resolve
+from glocal.data.batches import Collator
+from glocal.data.tokens import TokenStore
+from glocal.encoders.read_facts import read_encoder_facts
+from glocal.systems.registry import build_system
+from glocal.systems.system import LabelStatistics, System, TrainingPosition
+
+SETTINGS = [
+    "encoder.name=random:tiny", "encoder.max_length=32", "encoder.dropout=0.0",
+    "attention.key_size=64", "attention.hidden_size=64", "candidates.mode=full",
+    "train.precision=fp32", "train.label_precision=fp32",
+]  # fmt: skip
+
+
+class CountedSum:
+    """Counts the bytes of all-reduced tensors."""
+
+    def __init__(self) -> None:
+        self.bytes, self._reduce = 0, distributed.all_reduce
+        distributed.all_reduce = self  # type: ignore[assignment]
+
+    def __call__(self, tensor: torch.Tensor, *arguments: object, **options: object) -> object:
+        """Count and reduce."""
+        self.bytes += tensor.numel() * tensor.element_size()
+        return self._reduce(tensor, *arguments, **options)  # type: ignore[arg-type]
+
+
+def build(n_labels: int) -> tuple[System, Collator]:
+    """Return a mixture with random weights and 8 documents of 32 tokens."""
+    random = np.random.default_rng(0)
+    recipe = load_recipe("glocalxml", SETTINGS)
+    settled = resolve(check(recipe, read_encoder_facts), n_labels=n_labels, device_type="cpu")
+    counts = random.integers(1, 100, n_labels)
+    torch.manual_seed(0)
+    system, tokenizer = build_system(settled, LabelStatistics(counts, 1_000_000))
+    tokens = TokenStore.in_memory(random.integers(5, 90, (8, 32)).tolist())
+    from scipy.sparse import csr_matrix
+
+    rows, columns = np.repeat(np.arange(8), 5), random.integers(0, n_labels, 40)
+    gold = csr_matrix((np.ones(40), (rows, columns)), shape=(8, n_labels))
+    return system, Collator(tokens, tokenizer.facts, gold=gold, n_labels=n_labels)
+
+
+def resident() -> int:
+    """Return this process's resident size in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    """Measure and print one line for each process."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--labels", type=int, default=500_000)
+    labels = parser.parse_args().labels
+    distributed.init_process_group("gloo")
+    rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    torch.set_num_threads(1)
+    system, collator = build(labels)
+    shard_labels(system, rank, ranks)
+    gc.collect()
+    names, system = label_tensor_names(system), system.train()
+    optimizer = torch.optim.AdamW(system.parameters(), lr=1e-4, fused=True)
+    batch = collator(np.arange(8), denominator=8.0)
+    counted, seconds = CountedSum(), 0.0
+    for step in range(2):
+        counted.bytes, started = 0, time.monotonic()
+        optimizer.zero_grad()
+        loss = system(batch, TrainingPosition(step, 2))
+        loss.backward()
+        optimizer.step()
+        seconds = time.monotonic() - started
+    own = [p for name, p in system.named_parameters() if name in names]
+    moments = [t for p in own for t in optimizer.state[p].values()]
+    held = sum(t.numel() * t.element_size() for t in (*own, *[p.grad for p in own], *moments))
+    found = {
+        "rank": f"{rank} of {ranks}",
+        "label_mib": round(held / 2**20, 1),
+        "resident_mib": round(resident() / 2**20),
+        "exchanged_kib": round(counted.bytes / 1024, 1) if ranks > 1 else 0,
+        "loss": round(float(loss), 4),
+        "seconds": round(seconds, 2),
+    }
+    print(json.dumps(found), flush=True)
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

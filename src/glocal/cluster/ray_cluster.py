@@ -1,0 +1,84 @@
+"""A Ray cluster: how this process connects to it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from glocal.errors import ConfigError, GlocalError, require
+
+_PORTS = {"ray": 10001, "": 6379}  # of Ray's client and of the cluster itself
+_SECONDS = 5.0  # for a first answer of the cluster
+
+
+@contextlib.contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """Connect to a cluster within the block; yields the module `ray`.
+
+    Args:
+        address: `HOST:PORT`, `ray://HOST:PORT`, or `auto` for the cluster of this machine; None
+            starts one on this machine, for as long as the block lasts. A process that is connected
+            already stays so.
+
+    Raises:
+        ConfigError: Nothing answers at the address.
+        GlocalError: The cluster has another version of Ray or Python.
+    """
+    ray = require("ray", extra="ray", purpose="work on a Ray cluster")
+    if ray.is_initialized():
+        yield ray
+        return
+    if address not in (None, "auto"):
+        _check_reachable(str(address))
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise _connection_error(error, address) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Check that something listens at an address; Ray itself would try for a minute.
+
+    Raises:
+        ConfigError: It is not an address, or nothing answers there.
+    """
+    found = re.fullmatch(r"(?:(ray)://)?([^/:\s]+)(?::(\d+))?", address)
+    if found is None:
+        raise ConfigError(
+            f"'{address}' is not the address of a Ray cluster; expected HOST:PORT or ray://HOST:PORT"
+        )
+    host, port = found[2], int(found[3] or _PORTS[found[1] or ""])
+    try:
+        socket.create_connection((host, port), timeout=_SECONDS).close()
+    except OSError as error:
+        raise ConfigError(
+            f"no Ray cluster answers at {host}:{port} ({error.strerror or error}); check the "
+            "address, and start one with: ray start --head"
+        ) from error
+
+
+def _connection_error(error: Exception, address: str | None) -> GlocalError:
+    """Return one line about a failed connection."""
+    text = str(error)
+    if "ersion mismatch" in text:
+        versions = re.findall(r"(Ray|Python): (\S+)", text)
+        pairs = ", ".join(f"{name} {version}" for name, version in dict.fromkeys(versions))
+        return GlocalError(
+            f"the cluster at {address or 'this machine'} has other versions than this process "
+            f"({pairs}); install the same ones"
+        )
+    first = (text.splitlines() or [type(error).__name__])[0]
+    return ConfigError(f"cannot connect to the Ray cluster {address or ''}: {first}")
