@@ -174,24 +174,24 @@ class APLC(nn.Module):
         """
         ranks = self.rank_gold(gold)
         present = self.present(ranks)
+        weighted = [weights * present[:, tail] for tail in range(self.n_tails)]
+        rows = [inside.nonzero()[:, 0] if skip_tails else slice(None) for inside in weighted]
         # Before any loss, so that processes with slices of the labels agree on the order.
-        projected = [self.cluster(t).project(document) for t in range(1, self.n_tails + 1)]
+        projected = [self.cluster(t + 1).project(document[rows[t]]) for t in range(self.n_tails)]
         document, gates, *projected = self.labels.shared(
             [document, self.gates.logits(document, slice(None)).float(), *projected]
         )
         absent = functional.softplus(gates) * ~present * self.labels.first
         total = (absent.sum(1) * weights).sum() + self._head_loss(document, ranks, weights, limit)
-        for number in range(1, self.n_tails + 1):
-            inside = weights * present[:, number - 1]
-            rows = inside.nonzero()[:, 0] if skip_tails else slice(None)
+        for tail, chosen in enumerate(rows):
             # Even without documents every parameter gets a gradient of zeros, so that the
             # optimizer behaves the same on one process and on several.
             total = total + self._tail_loss(
-                number,
-                projected[number - 1][rows],
-                gates[rows, number - 1],
-                ranks[rows],
-                inside[rows],
+                tail + 1,
+                projected[tail],
+                gates[chosen, tail],
+                ranks[chosen],
+                weighted[tail][chosen],
                 limit=limit,
             )
         return total
