@@ -69,8 +69,7 @@ class ExpertMixture(SlicedMixture):
         statistics: LabelStatistics,
     ) -> None:
         super().__init__()
-        self.recipe, self.n_labels = recipe, statistics.n_labels
-        self.encoder = encoder
+        self.recipe, self.n_labels, self.encoder = recipe, statistics.n_labels, encoder
         bias = initial_bias(recipe.loss.bias_init, statistics)
         build = ExpertBuilder(recipe, encoder.hidden_size, bias, statistics)
         built = [build(spec) for spec in experts]
@@ -143,14 +142,14 @@ class ExpertMixture(SlicedMixture):
         if self.recipe.attention.query_init != "tokens":
             return
         experts = [e for e in self._experts() if isinstance(e, LabelAttentionExpert)]
-        width = self.encoder.hidden_size
+        width, here = self.encoder.hidden_size, self.labels_here
         means = [LabelMeans(self.n_here, width, self.counts.device) for _ in experts]
         was_training = self.training
         self.eval()
         with torch.no_grad():
             for batch in batches:
                 features: Features = self.encoder(batch)
-                gold = self.labels_here.local(batch.gold, self.n_labels)
+                gold = here.local(batch.gold, self.n_labels)
                 for expert, mean in zip(experts, means, strict=True):
                     tokens, mask = features.tokens(expert.layers[0])
                     mean.add(tokens, batch.attention_mask if mask is None else mask, gold)
