@@ -85,7 +85,7 @@ def fit(
     overwrite: bool = False,
     device: str = "auto",
     listener: TrainListener | None = None,
-    start_engine: Callable[..., LocalEngine] | None = None,
+    start_engine: Callable[..., Any] | None = None,
 ) -> FitResult:
     """Train a system and write its model directory.
 
@@ -116,7 +116,7 @@ def fit(
         has_label_table=label_table is not None,
         has_label_names=names_labels(label_table),
     )
-    engine = (start_engine or engine_for)(
+    engine: LocalEngine = (start_engine or engine_for)(
         checked.draft, device, encoder=not checked.missing_encoder
     )
     folder = engine.run_folder(target)
