@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from glocal.config import Recipe, load_recipe, recipe_names
     from glocal.data.corpus import Corpus, Document
     from glocal.data.readers import read_corpus
+    from glocal.distillation.student import distill
     from glocal.errors import (
         ConfigError,
         DataError,
@@ -126,6 +127,7 @@ __all__ = [
     "__version__",
     "add_labels",
     "continue_training",
+    "distill",
     "ensemble_predict",
     "export_model",
     "fit",
@@ -150,6 +152,7 @@ _MODULES = {
     "glocal.vocabulary.concept_choice": "ConceptChoice",
     "glocal.vocabulary.label_table": "LabelEntry LabelTable read_label_table",
     "glocal.data.readers": "read_corpus",
+    "glocal.distillation.student": "distill",
     "glocal.errors": (
         "ConfigError DataError GlocalError InputError Interrupted MissingExtraError ModelError "
         "NewerFormatError Remedy TrainingError"

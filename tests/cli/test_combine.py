@@ -44,3 +44,39 @@ def test_raw_probabilities_of_an_ensemble(run, models, files):
         for options in (["--raw"], [])
     )
     assert raw["labels"][0]["score"] != calibrated["labels"][0]["score"]
+
+
+def test_combined_scores_are_compared(run, models, files, tmp_path):
+    scores = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    for model, path in zip(models, scores, strict=True):
+        run("combine", "save", model, files.test, "--out", path)
+    both = tmp_path / "both.npz"
+    result = run("combine", "fit", *scores, "--way", "mean", "--out", both, "--json")
+    fitted = json.loads(result.stdout)["dev"]["scores"]
+    result = run("combine", "compare", scores[1], scores[0], both, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    # What was combined and saved scores as it did when it was combined.
+    for metric, value in found["scores"][str(both)].items():
+        assert value == pytest.approx(fitted[metric])
+    single = json.loads(run("combine", "fit", scores[1], "--way", "mean", "--json").stdout)
+    assert found["scores"][str(scores[1])]["P@1"] == pytest.approx(single["dev"]["scores"]["P@1"])
+    difference = found["differences"][str(both)]["P@1"]
+    assert difference["low"] <= difference["difference"] <= difference["high"]
+    values = [found["scores"][str(path)]["P@3"] for path in (scores[0], both)]
+    spread = found["spread"]["P@3"]
+    assert spread["mean"] == pytest.approx(sum(values) / 2)
+    assert spread["standard_deviation"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    tables = run("combine", "compare", *scores, both).stdout
+    assert "standard deviation" in tables
+    assert "Difference to" in tables
+
+
+def test_scores_of_other_texts_are_not_compared(run, models, files, tmp_path):
+    one, other = tmp_path / "one.npz", tmp_path / "other.npz"
+    run("combine", "save", models[0], files.test, "--out", one)
+    run("combine", "save", models[0], files.dev, "--out", other)
+    result = run("combine", "compare", one, other)
+    assert result.exit_code == 1
+    assert "other texts than the first" in result.stderr
+    assert "given twice" in run("combine", "compare", one, one).stderr

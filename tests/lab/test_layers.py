@@ -36,6 +36,7 @@ def test_variants_are_the_layers_of_the_encoder():
     both = layer_table(second_expert=True, overrides=FAST)
     assert [v.name for v in both.variants] == ["D-0", "D-1", "D-2", "A-0", "A-1", "A-2"]
     assert both.recipe == "me-xml"
+    assert not resolve(both, FAST)["A-1"].attention.projections
     assert on_layers(both, [0, 2]) == ["D-0", "D-2", "A-0", "A-2"]
 
 
@@ -53,7 +54,9 @@ def test_points_and_table():
     assert point.gain == pytest.approx(point.combined / point.first - 1)
     (table,) = result.tables()
     assert [row[0] for row in table.rows] == ["A-0", "A-1", "A-2"]
-    assert table.rows[1][3:] == (point.combined, point.mean, point.gain, 0.2, 0.01, 0.5)
+    assert point.mean_gain == pytest.approx(point.mean / point.first - 1)
+    gains = point.gain, point.mean_gain
+    assert table.rows[1][3:] == (point.combined, point.mean, *gains, 0.2, 0.01, 0.5)
     assert point.mean == results[1].score("P@5", "mean")
     assert "Numbers are on test" in table.note
 
@@ -87,7 +90,7 @@ def test_an_expert_that_is_never_right_has_no_gain(tmp_path):
     report = {"scores": {name: {"P@5": 0.0} for name in ("combined", "D-last", "A-0")}}
     result = random_result("A-0", "A-0", report=report, divergence=DIVERGENCE)
     result = LayerSweep(table, resolve(table, FAST), small_splits(), [result])
-    assert result.points[0].gain is None
+    assert result.points[0].gain is result.points[0].mean_gain is None
     assert result.write(tmp_path)
 
 

@@ -151,3 +151,33 @@ def test_missing_table(tmp_path):
 def test_treaderxml_learns_no_weights_on_dev_as_in_the_paper():
     recipes = resolve(load_table("treaderxml-table3"))
     assert {recipe.combine for recipe in recipes.values()} == {"mean"}
+
+
+def test_tables_of_me_xml_have_its_plain_attention():
+    for name in ("me-xml-table2", "me-xml-table4"):
+        recipes = resolve(load_table(name))
+        assert not any(recipe.attention.projections for recipe in recipes.values())
+    ours = resolve(load_table("me-xml-table4"), ["attention.projections=true"])
+    assert all(recipe.attention.projections for recipe in ours.values())
+
+
+def test_treaderxml_with_the_network_of_the_paper():
+    recipes = resolve(load_table("treaderxml-table3-paper"))
+    assert [recipe.reader.configuration for recipe in recipes.values()] == list(range(8))
+    for recipe in recipes.values():
+        assert recipe.reader.encode == "static"
+        assert not recipe.reader.prior
+        assert not recipe.reader.residual
+        assert recipe.train.schedule == "plateau"
+
+
+def test_additions_to_treaderxml_come_one_by_one():
+    recipes = resolve(load_table("treaderxml-additions"))
+    paper, *others, everything = recipes.values()
+    changed = [
+        {part for part in ("reader", "teacher") if getattr(recipe, part) != getattr(paper, part)}
+        for recipe in (*others, everything)
+    ]
+    assert changed == [{"reader"}, {"reader"}, {"reader"}, {"teacher"}, {"reader", "teacher"}]
+    assert (everything.reader.prior, everything.reader.residual) == (True, True)
+    assert everything.reader.pooling == "text"

@@ -306,5 +306,6 @@ def test_published_settings(name):
     assert recipe.reader.heads == 4
     assert (recipe.reader.encode, recipe.reader.pooling) == ("static", "all")
     assert not recipe.reader.residual
+    assert recipe.train.schedule == "plateau"
     used = ("encoder", "attention", "pooler", "queries", "classifier")
     assert {recipe.train.rates[group] for group in used} == {1e-4}

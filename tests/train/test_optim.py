@@ -6,7 +6,7 @@ import torch
 
 from glocal.config import TrainConfig
 from glocal.systems.system import LabelStatistics
-from glocal.train.optim import build_optimizer, schedule_factor, set_rates
+from glocal.train.optim import build_optimizer, count_stale, schedule_factor, set_rates
 from tests.tiny import build_system, tiny_recipe
 
 
@@ -72,3 +72,18 @@ def test_a_frozen_encoder_is_left_out():
     system, config = build("encoder.freeze=true")
     optimizer = build_optimizer(system, config, torch.device("cpu"))
     assert "encoder" not in {group["name"] for group in optimizer.param_groups}
+
+
+def test_a_plateau_lowers_the_rate_after_each_evaluation_without_gain():
+    config = TrainConfig(schedule="plateau", warmup=0.2)
+    assert schedule_factor(config, 0, 10) == 0.5  # the warm-up
+    found = [schedule_factor(config, 5, 10, stale=stale) for stale in range(3)]
+    assert found == pytest.approx([1.0, 1 / 3, 1 / 9])
+
+
+@pytest.mark.parametrize(
+    ("scores", "stale"),
+    [([], 0), ([0.1, 0.2, 0.3], 0), ([0.3, 0.3], 1), ([0.3, 0.1, 0.2, 0.4, 0.4], 3)],
+)
+def test_stale_evaluations_are_counted_against_the_best(scores, stale):
+    assert count_stale(scores) == stale

@@ -33,8 +33,8 @@ def ablate(
     """Train the variants of a table and compare them.
 
     Tables: glocalxml-table3, glocalxml-table4, me-xml-table2, me-xml-table4, treaderxml-table3,
-    aplc-figure4, aplc-figure5, or a TOML file. When the command is repeated, finished variants are
-    skipped and interrupted ones resume.
+    treaderxml-table3-paper, treaderxml-additions, aplc-figure4, aplc-figure5, or a TOML file. When
+    the command is repeated, finished variants are skipped and interrupted ones resume.
     """
     from glocal.config import parse_override
     from glocal.errors import ConfigError

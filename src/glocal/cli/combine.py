@@ -12,6 +12,7 @@ from glocal.cli.corpora import read_file
 from glocal.cli.evaluate import print_report
 from glocal.cli.options import AsJson, BatchSize, Device, Model, Reading, parse_ks, reads_files
 from glocal.cli.parameters import argument, option
+from glocal.errors import ConfigError
 
 app = typer.Typer(
     help="Save experts' scores, and combine experts and models by them.",
@@ -67,6 +68,15 @@ def fit(
         str | None, option("Experts to use, such as D-last,S; all by default.", metavar="NAME,…")
     ] = None,
     k: Annotated[str, option("Cut-offs of the metrics, such as 1,3,5.", "--k", "-k")] = "1,3,5",
+    out: Annotated[
+        Path | None,
+        option(
+            "File for the combined scores on test, or on dev without test.",
+            "--out",
+            "-o",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit a combination of experts and models on dev, and score it on dev and test."""
@@ -82,6 +92,8 @@ def fit(
         experts=names,
         ks=ks,
     )
+    if out is not None:
+        found.scores.save(out)
     combination = found.combination.to_mapping()
     if as_json:
         reports = {"dev": found.dev.to_dict()}
@@ -96,3 +108,27 @@ def fit(
     if weights:
         terms = f"frequency {combination['frequency']:.3f}, bias {combination['bias']:.3f}"
         console.note(f"Weights fitted on dev: {weights}; {terms}.")
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, argument("Saved scores to compare with.", metavar="FIRST")],
+    others: Annotated[list[Path], argument("Saved scores of other models.", metavar="OTHER")],
+    *,
+    k: Annotated[str, option("Cut-offs of the metrics, such as 1,3,5.", "--k", "-k")] = "1,3,5",
+    as_json: AsJson = False,
+) -> None:
+    """Compare saved scores by paired bootstrap over the texts.
+
+    Each OTHER is compared with FIRST; of several, such as models of different seeds, the mean and
+    the standard deviation are given too. A file that `glocal combine fit` wrote counts as it is, a
+    file of several experts by the mean of their probabilities.
+    """
+    from glocal.lab.saved_scores import SavedScores
+    from glocal.lab.score_comparison import compare_scores
+
+    paths = [first, *others]
+    if len(set(paths)) < len(paths):
+        raise ConfigError("a file is given twice; give each once")
+    found = compare_scores({str(p): SavedScores.load(p) for p in paths}, ks=parse_ks(k))
+    console.show(found.to_dict(), found.tables(), as_json=as_json)

@@ -179,7 +179,8 @@ class TrainConfig:
         batch_size: Texts per optimizer step, over all processes.
         accumulation: Parts that a step's batch is computed in.
         rates: Learning rate of each parameter group.
-        schedule: Learning rate after the warm-up.
+        schedule: Learning rate after the warm-up (plateau: constant, and a third after every
+            evaluation on dev without gain).
         warmup: Fraction of the steps used for warm-up.
         weight_decay: Weight decay of the encoder's matrices.
         clip_norm: Largest gradient norm (0: no clipping).
@@ -203,7 +204,9 @@ class TrainConfig:
     batch_size: int = option(64, at_least=1)
     accumulation: int = option(1, at_least=1)
     rates: dict[str, float] = field(default_factory=lambda: dict(_RATES))
-    schedule: str = option("linear", choices=("linear", "cosine", "constant", "slanted-triangular"))
+    schedule: str = option(
+        "linear", choices=("linear", "cosine", "constant", "slanted-triangular", "plateau")
+    )
     warmup: float = option(0.05, at_least=0, at_most=1)
     weight_decay: float = option(0.01, at_least=0)
     clip_norm: float = option(10.0, at_least=0)

@@ -38,9 +38,15 @@ class Batch:
     padded: bool  # whether any token is padding
     companion_features: dict[str, Tensor] = field(default_factory=dict)  # name → (B, …)
     continuation: Continuation | None = None  # tokens beyond the first chunk of long documents
+    targets: Tensor | None = None  # (B, G) fp32, the target of each gold label; None: 1
 
     def __len__(self) -> int:
         return int(self.input_ids.shape[0])
+
+    def gold_targets(self) -> Tensor:
+        """Return the target of each gold label, (B, G) fp32; 0 at padding."""
+        there = (self.gold >= 0).float()
+        return there if self.targets is None else there * self.targets
 
     def to(self, device: torch.device) -> Batch:
         """Copy the batch to a device, without blocking where memory is pinned."""
@@ -62,8 +68,9 @@ class Batch:
     def tensors(self) -> tuple[Tensor, ...]:
         """Return all tensors."""
         continuation = () if self.continuation is None else self.continuation.tensors()
+        targets = () if self.targets is None else (self.targets,)
         features = self.companion_features.values()
-        return self.input_ids, self.attention_mask, self.gold, *continuation, *features
+        return self.input_ids, self.attention_mask, self.gold, *targets, *continuation, *features
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         return replace(
@@ -71,6 +78,7 @@ class Batch:
             input_ids=change(self.input_ids),
             attention_mask=change(self.attention_mask),
             gold=change(self.gold),
+            targets=None if self.targets is None else change(self.targets),
             continuation=None if self.continuation is None else self.continuation.map(change),
             companion_features={n: change(rows) for n, rows in self.companion_features.items()},
         )
@@ -136,6 +144,7 @@ class Collator:
         n_labels: Columns of `gold` from here on are outside the label space and skipped.
         companion_features: Arrays with a row for each document, in memory or memory-mapped.
         chunking: Cuts documents that are longer than the encoder's window.
+        targets: CSR matrix of soft targets; its labels take the place of gold labels in batches.
     """
 
     tokens: TokenStore
@@ -144,6 +153,7 @@ class Collator:
     n_labels: int = 0
     companion_features: Mapping[str, np.ndarray] = field(default_factory=dict)
     chunking: Chunking | None = None
+    targets: Any = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -163,10 +173,12 @@ class Collator:
 
         ids, mask, further = self.padded(positions, multiple=multiple)
         features = self.companion_features.items()
+        known = self.gold if self.targets is None else self.targets
+        gold, targets = _padded_gold(known, positions, self.n_labels, multiple)
         return Batch(
             torch.from_numpy(ids),
             torch.from_numpy(mask),
-            torch.from_numpy(_padded_gold(self.gold, positions, self.n_labels, multiple)),
+            torch.from_numpy(gold),
             positions,
             float(len(positions) if denominator is None else denominator),
             padded=bool((~mask).any()),
@@ -174,6 +186,7 @@ class Collator:
             continuation=(
                 None if further is None else Continuation(*map(torch.from_numpy, further))
             ),
+            targets=None if self.targets is None else torch.from_numpy(targets),
         )
 
     def padded(
@@ -219,14 +232,23 @@ def padded_tokens(
     return ids, mask
 
 
-def _padded_gold(gold: Any, positions: np.ndarray, n_labels: int, multiple: int) -> np.ndarray:
-    """Return the labels of each document inside the label space, (B, G), −1 for none."""
+def _padded_gold(
+    gold: Any, positions: np.ndarray, n_labels: int, multiple: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels of each document inside the label space, (B, G), −1 for none; and values.
+
+    The values are those of the matrix, (B, G) fp32, 0 where there is no label.
+    """
     if gold is None:
-        return np.full((len(positions), 1), -1, dtype=np.int64)
-    rows = [gold.indices[gold.indptr[p] : gold.indptr[p + 1]] for p in positions]
-    rows = [row[row < n_labels] for row in rows]
-    width = -(-max(1, *(len(row) for row in rows)) // multiple) * multiple
-    padded = np.full((len(rows), width), -1, dtype=np.int64)
-    for place, row in zip(padded, rows, strict=True):
-        place[: len(row)] = row
-    return padded
+        empty = np.full((len(positions), 1), -1, dtype=np.int64)
+        return empty, np.zeros(empty.shape, dtype=np.float32)
+    parts = [slice(gold.indptr[p], gold.indptr[p + 1]) for p in positions]
+    kept = [gold.indices[part] < n_labels for part in parts]
+    width = -(-max(1, *(int(row.sum()) for row in kept)) // multiple) * multiple
+    padded = np.full((len(parts), width), -1, dtype=np.int64)
+    values = np.zeros(padded.shape, dtype=np.float32)
+    for row, (part, inside) in enumerate(zip(parts, kept, strict=True)):
+        labels = gold.indices[part][inside]
+        padded[row, : len(labels)] = labels
+        values[row, : len(labels)] = gold.data[part][inside]
+    return padded, values

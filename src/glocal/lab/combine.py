@@ -12,17 +12,17 @@ Three ways, each over the labels that any model has saved for a text:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from glocal.arrays import Floats, Ints
+from glocal.arrays import Floats, Floats32, Ints
 from glocal.errors import ConfigError
 from glocal.lab.saved_scores import SavedScores
-from glocal.log_odds import sigmoid
-from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
+from glocal.log_odds import log_odds, sigmoid
+from glocal.predict.evaluation import COMBINED, EvaluationReport, evaluate_predictions
 from glocal.ranking.combination import Combination, fit_weights
-from glocal.ranking.pool import Pool, distinct_labels, log_counts
+from glocal.ranking.pool import LOWEST_AND_HIGHEST, Pool, distinct_labels, log_counts
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.bands import Bands
 
@@ -37,11 +37,13 @@ class Combined:
         combination: The fitted weights; without any, probabilities were averaged.
         dev: Scores on dev. Those of fitted weights are a little too good: dev has chosen them.
         test: Scores on test; None without test.
+        scores: The combined probabilities, on test where there is one, as those of one expert.
     """
 
     combination: Combination
     dev: EvaluationReport
-    test: EvaluationReport | None = None
+    test: EvaluationReport | None
+    scores: SavedScores
 
 
 def combine(
@@ -81,17 +83,38 @@ def combine(
     fitted = Combination() if way == "mean" else fit_weights(pool, dev[0].gold)
     if fitted is None:
         raise ConfigError("there is nothing to fit: no saved label of dev is gold, or every one is")
-    tested = None
+    tested, last, joined = None, dev[0], pool
     if test:
         if test[0].label_ids != dev[0].label_ids:
             raise ConfigError("the scores on dev and on test belong to different label spaces")
-        tested = _report(_joined_pool(test, way, experts), fitted, test[0], ks)
-    return Combined(fitted, _report(pool, fitted, dev[0], ks), tested)
+        last, joined = test[0], _joined_pool(test, way, experts)
+        tested = _report(joined, fitted, last, ks)
+    scores = replace(
+        last,
+        experts=[COMBINED],
+        labels=joined.labels,
+        log_odds=_combined(joined, fitted, last)[..., None],
+    )
+    return Combined(fitted, _report(pool, fitted, dev[0], ks), tested, scores)
+
+
+def mean_probabilities(saved: SavedScores) -> Predictions:
+    """Return the labels by the mean of the experts' probabilities."""
+    mean = sigmoid(saved.log_odds.astype(np.float64)).mean(axis=-1)
+    return Predictions.from_unsorted(saved.labels, np.where(saved.labels >= 0, mean, -np.inf))
+
+
+def _combined(pool: Pool, combination: Combination, scores: SavedScores) -> Floats32:
+    """Return the combined log-odds of the pooled labels, (n, m)."""
+    logits = {name: pool.log_odds[..., place] for place, name in enumerate(pool.names)}
+    counts = scores.counts[np.maximum(pool.labels, 0)]
+    combined = combination.of_arrays(logits, counts)
+    return log_odds(combined, LOWEST_AND_HIGHEST).astype(np.float32)
 
 
 def _joined_pool(files: Sequence[SavedScores], way: str, experts: Sequence[str] | None) -> Pool:
     """Return the experts' log-odds at the labels that any of the models has saved."""
-    _check_same_texts(files)
+    check_same_texts(files)
     labels = distinct_labels(np.concatenate([file.labels for file in files], axis=1))
     columns: dict[str, list[Floats]] = {}
     for number, file in enumerate(files, start=1):
@@ -108,11 +131,16 @@ def _joined_pool(files: Sequence[SavedScores], way: str, experts: Sequence[str] 
             f"none of the experts {', '.join(experts or [])} is in the files, which have "
             f"{', '.join(known)}"
         )
-    log_odds = np.stack([np.mean(found, axis=0) for found in columns.values()], axis=-1)
-    return Pool(labels, list(columns), log_odds, log_counts(labels, files[0].counts))
+    means = np.stack([np.mean(found, axis=0) for found in columns.values()], axis=-1)
+    return Pool(labels, list(columns), means, log_counts(labels, files[0].counts))
 
 
-def _check_same_texts(files: Sequence[SavedScores]) -> None:
+def check_same_texts(files: Sequence[SavedScores]) -> None:
+    """Check that saved scores are of the same texts and labels.
+
+    Raises:
+        ConfigError: They are not, or there are none.
+    """
     if not files:
         raise ConfigError("there are no saved scores to combine")
     first = files[0]

@@ -41,6 +41,7 @@ class LayerPoint:
         combined: P@5 of both.
         mean: P@5 of the mean of their probabilities, if it was measured.
         gain: Relative gain of the combination over the first expert; None where that scores 0.
+        mean_gain: Relative gain of the mean, as the paper has it.
         jsd: Jensen-Shannon divergence of their label distributions.
         bernoulli_jsd: Mean Jensen-Shannon divergence of each label's Bernoulli distributions.
         gold_kl: KL divergence on gold labels.
@@ -53,6 +54,7 @@ class LayerPoint:
     combined: float
     mean: float | None
     gain: float | None
+    mean_gain: float | None
     jsd: float
     bernoulli_jsd: float
     gold_kl: float
@@ -62,14 +64,16 @@ class LayerPoint:
         """Make the point of a sweep's result."""
         parts = (GLOBAL, result.name, COMBINED)
         first, second, combined = (result.score(_METRIC, part) or 0.0 for part in parts)
+        mean = result.score(_METRIC, MEAN)
         return cls(
             result.name,
             _layer(result.name),
             first,
             second,
             combined,
-            mean=result.score(_METRIC, MEAN),
+            mean=mean,
             gain=combined / first - 1.0 if first else None,
+            mean_gain=mean / first - 1.0 if first and mean is not None else None,
             **{name: result.divergence[name] for name in ("jsd", "bernoulli_jsd", "gold_kl")},
         )
 
@@ -94,7 +98,9 @@ def layer_table(
     )
     title = "Second expert by layer" if second_expert else "Local expert by layer"
     # An expert measured by itself must have been trained on every label and score every label.
-    settings = {"candidates.mode": "full"}
+    settings: dict[str, Any] = {"candidates.mode": "full"}
+    if second_expert:
+        settings["attention.projections"] = False  # ME-XML's attention, Eq. 2–4
     name = "second-expert" if second_expert else "layers"
     return VariantTable(name, title, recipe, variants, settings=settings)
 
@@ -152,7 +158,7 @@ class LayerSweep(Analysis):
             [
                 *columns("text", "expert"),
                 *columns("share", *(f"{prefix}{n}" for n in (*experts, "combined", "mean"))),
-                *columns("points", "gain %"),
+                *columns("points", "gain %", "gain of mean %"),
                 *columns("number", "JSD", "Bernoulli JSD", "KL on gold"),
             ],
             [(expert, *rest) for p in self.points for expert, _, *rest in [asdict(p).values()]],
@@ -194,7 +200,7 @@ class LayerSweep(Analysis):
         names = {"global": "first", "local": "second", "combined": "combined", **self._mean_line()}
         scores = {name: self._series(attribute, 100) for name, attribute in names.items()}
         panels = {
-            "gain over global, %": {"gain": self._series("gain", 100)},
+            "gain over global, %": self._gains(),
             "JSD": {"JSD": self._series("jsd")},
             "Bernoulli JSD": {"Bernoulli JSD": self._series("bernoulli_jsd")},
         }
@@ -212,6 +218,14 @@ class LayerSweep(Analysis):
             note=self.note,
             **shared,
         )
+
+    def _gains(self) -> dict[str, list[float | None]]:
+        """Return the line of the combination's gain, and of the mean's where it is another."""
+        gains = {"gain": self._series("gain", 100)}
+        return {
+            **gains,
+            **({"of mean": self._series("mean_gain", 100)} if self._mean_line() else {}),
+        }
 
     def _mean_line(self) -> dict[str, str]:
         """Return the line of the plain mean, unless the experts are combined by it."""

@@ -47,7 +47,7 @@ def draw_candidates(
     labels = torch.cat([known, drawn], dim=1)
     weights = torch.cat([(known >= 0).float(), fresh * scale], dim=1)
     targets = torch.zeros_like(weights)
-    targets[:, : gold.shape[1]] = (gold >= 0).float()
+    targets[:, : gold.shape[1]] = batch.gold_targets()
     return Candidates(labels.clamp(min=0), targets, weights)
 
 

@@ -45,6 +45,7 @@ from glocal.systems.system import LabelStatistics, TrainingPosition
 
 _UPDATED_ROWS = 1 << 17  # labels per chunk where rows are updated at once, and logits
 _UPDATED_LOGITS = 1 << 23
+_CERTAIN = 0.5  # target from which a label is a text's own
 _NO_LOSS = -100.0  # a logit whose softplus and gradient are zero
 
 
@@ -149,7 +150,8 @@ class ExpertMixture(SlicedMixture):
         with torch.no_grad():
             for batch in batches:
                 features: Features = self.encoder(batch)
-                gold = here.local(batch.gold, self.n_labels)
+                gold = batch.gold.masked_fill(batch.gold_targets() < _CERTAIN, -1)
+                gold = here.local(gold, self.n_labels)
                 for expert, mean in zip(experts, means, strict=True):
                     tokens, mask = features.tokens(expert.layers[0])
                     mean.add(tokens, batch.attention_mask if mask is None else mask, gold)
@@ -199,10 +201,11 @@ class ExpertMixture(SlicedMixture):
             ]
             if self.recipe.loss.kind == "collaborative":
                 logits = [torch.stack([z.float() for z in logits]).mean(0)]
-            parts = [bce_chunk(self._taught(z, chunk), batch.gold, chunk.start) for z in logits]
+            taught = [self._taught(z, chunk) for z in logits]
+            parts = [bce_chunk(z, batch.gold, chunk.start, targets=targets) for z in taught]
             return torch.stack(parts).sum()
 
-        labels = [expert.label_tensors() for expert in experts]
+        targets, labels = batch.targets, [expert.label_tensors() for expert in experts]
         flat_states = [t for state in scored for t in state]
         rows = [t for row in labels for t in row]
         updates = [self.row_updates.get(id(tensor)) for tensor in rows]
@@ -233,7 +236,7 @@ class ExpertMixture(SlicedMixture):
             logits = self._taught(proposer.score(tuple(flat), tuple(rows)), chunk)
             if hardest is not None:
                 _observe(hardest, logits.detach(), chunk, batch.gold)
-            return bce_chunk(logits, batch.gold, chunk.start)
+            return bce_chunk(logits, batch.gold, chunk.start, targets=batch.targets)
 
         limit = self.recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit("cpu")
         chunks = label_chunks(self.n_labels, documents=len(batch), width=1, limit=limit)
@@ -308,7 +311,7 @@ class ExpertMixture(SlicedMixture):
     def _diversity(self, batch: Batch, states: dict[str, State]) -> Tensor:
         labels = batch.gold.clamp(min=0)
         logits = [expert.logits(states[expert.name], labels) for expert in self.trained_experts()]
-        return diversity(logits, self.counts[labels], (batch.gold >= 0).float())
+        return diversity(logits, self.counts[labels], batch.gold_targets())
 
     # --- prediction ---------------------------------------------------------------------------
 

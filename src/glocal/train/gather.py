@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glocal.arrays import Ints
 from glocal.companions.companion import FitInputs
 from glocal.companions.companion_list import Companions, companions_of, word_vectors
 from glocal.companions.sparse.platt import held_out_texts
@@ -26,6 +27,7 @@ from glocal.progress import Progress, StagedProgress
 from glocal.train.context import RunContext, throttled_progress
 from glocal.train.later_companions import LaterCompanions
 from glocal.train.local_engine import LocalEngine
+from glocal.train.soft_targets import SoftTargets
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import label_texts
@@ -52,6 +54,8 @@ class RunInputs:
         label_texts: Names and descriptions of the labels, where the recipe uses them.
         held_out: Whether dev was held out of the training texts. Such a sample is small: it tunes
             weights, calibration and decision at the end, and does not choose checkpoints.
+        targets: A teacher's soft targets of the training texts, a CSR matrix; None for gold labels.
+            The training texts then end with those that have no labels.
     """
 
     train: Corpus
@@ -64,6 +68,7 @@ class RunInputs:
     later: LaterCompanions
     label_texts: Sequence[str] | None = None
     held_out: bool = False
+    targets: Any = None
 
     @property
     def all_companions(self) -> Companions:
@@ -88,6 +93,7 @@ def gather_inputs(
     *,
     watch: StagedProgress | None = None,
     overlap: bool = False,
+    soft: SoftTargets | None = None,
 ) -> RunInputs:
     """Fit the companions on the raw texts, and compute their features of all texts.
 
@@ -99,6 +105,7 @@ def gather_inputs(
         context: Where the run computes and reports.
         watch: Also receives the progress of the companions' fit.
         overlap: Fit companions that training does not read in another process meanwhile.
+        soft: A teacher's probabilities of the training texts and of texts without labels.
     """
     engine, listener = context.engine, context.listener
     labels = build_label_space(recipe, train, table)
@@ -110,7 +117,9 @@ def gather_inputs(
     inputs, kinds = FitInputs(recipe, train, labels, table, vectors), companions_of(recipe)
     held_out = None if dev is not None else _hold_out(train, labels, seed=recipe.train.seed)
     if held_out is not None:
-        train, dev = held_out
+        kept, held = held_out
+        train, dev = train.take(kept), train.take(held)
+        soft = None if soft is None else soft.take(kept)
         listener.on_message(
             f"no dev texts: {len(dev):,} training texts are held out to tune probabilities and tags"
         )
@@ -123,6 +132,12 @@ def gather_inputs(
         progress = report("texts read by the companions")
         train_features = companions.training_features(train, progress=progress)
         dev_features = {} if dev is None else companions.features(dev, progress=progress)
+        targets = None
+        if soft is not None:
+            more = {} if soft.unlabelled is None else companions.features(soft.unlabelled)
+            train_features = _appended(train_features, more)
+            train = soft.joined(train)
+            targets = soft.matrix(labels, labels.encode(train))
     return RunInputs(
         train,
         dev,
@@ -134,11 +149,22 @@ def gather_inputs(
         waiting,
         texts,
         held_out is not None,
+        targets,
     )
 
 
-def _hold_out(train: Corpus, labels: LabelSpace, *, seed: int) -> tuple[Corpus, Corpus] | None:
-    """Return the texts to train on and those to tune on; None where there are too few.
+def _appended(
+    first: Mapping[str, np.ndarray], more: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return the features of some texts followed by those of others, if there are others."""
+    return {
+        name: np.concatenate([rows, more[name]]) if name in more else rows
+        for name, rows in first.items()
+    }
+
+
+def _hold_out(train: Corpus, labels: LabelSpace, *, seed: int) -> tuple[Ints, Ints] | None:
+    """Return the places of texts to train on and to tune on; None where there are too few.
 
     Every label keeps a training text, and no text to tune on is also a training text.
     """
@@ -151,7 +177,7 @@ def _hold_out(train: Corpus, labels: LabelSpace, *, seed: int) -> tuple[Corpus, 
     held = held[~np.isin(keys[held], keys[kept])]
     if len(held) < _FEWEST_HELD_OUT:
         return None
-    return train.take(kept), train.take(held)
+    return kept, held
 
 
 def _check_data(
@@ -161,6 +187,11 @@ def _check_data(
     problems = data_problems(recipe, DataFacts(len(train), len(labels), processes))
     if problems:
         raise ConfigError(problems)
+    if dev is None and recipe.train.schedule == "plateau":
+        raise ConfigError(
+            "train.schedule=plateau lowers the learning rate when scores on dev stop rising, and "
+            "there are no dev texts; give some, or set train.schedule=linear"
+        )
     if dev is not None and not labels.encode(dev).nnz:
         raise DataError(
             f"none of the {len(dev)} dev texts has labels, so they cannot select weights; check "

@@ -25,7 +25,7 @@ from glocal.train.context import RunContext
 from glocal.train.dev import DevScores
 from glocal.train.engine import Engine
 from glocal.train.graphs import StepGraphs
-from glocal.train.optim import schedule_factor, set_rates
+from glocal.train.optim import count_stale, schedule_factor, set_rates
 from glocal.train.prefetch import Prefetch
 from glocal.train.row_updates import RowUpdates
 from glocal.train.signals import StopSignals
@@ -119,7 +119,7 @@ class Loop:
         """Take one optimizer step; return its loss and number of documents."""
         position = TrainingPosition(self.state.step, self.steps, self.config.seed)
         total, count = torch.zeros((), device=self.engine.device), 0
-        set_rates(self.optimizer, schedule_factor(self.config, self.state.step, self.steps))
+        set_rates(self.optimizer, self._rate_factor())
         if self.row_updates is not None:
             self.row_updates.start_step()
         for part in range(self.config.accumulation):
@@ -131,6 +131,11 @@ class Loop:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return total, count * self.engine.world
+
+    def _rate_factor(self) -> float:
+        """Return the schedule's factor; a resumed run knows the evaluations of the first part."""
+        scores = (entry["scores"][self.config.metric] for entry in self.state.evaluations)
+        return schedule_factor(self.config, self.state.step, self.steps, stale=count_stale(scores))
 
     def _pass(self, batch: Batch, position: TrainingPosition, *, last: bool) -> Tensor:
         """Run forward and backward, replayed where the shape is recorded."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from torch import nn
 
 from glocal.config import TrainConfig
 from glocal.systems.system import System
+
+_PLATEAU_DECAY = 1 / 3  # the paper gives no factor
 
 
 def build_optimizer(system: System, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
@@ -41,18 +44,36 @@ def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
         group["lr"] = group["base_rate"] * factor
 
 
-def schedule_factor(config: TrainConfig, step: int, steps: int) -> float:
+def schedule_factor(config: TrainConfig, step: int, steps: int, *, stale: int = 0) -> float:
     """Return the schedule's factor at a step, counted from 0.
 
     `linear` is the slanted triangle of APLC-XLNet's Eq. 15: straight up during the warm-up, which
-    may be empty, and straight down to zero after it.
+    may be empty, and straight down to zero after it. `plateau` is TReaderXML's decay after the
+    model has converged.
+
+    Args:
+        config: The run's settings.
+        step: The step.
+        steps: All steps of the run.
+        stale: Evaluations on dev so far that brought no gain.
     """
     warmup = round(config.warmup * steps)
     if step < warmup:
         return (step + 1) / warmup
     if config.schedule == "constant":
         return 1.0
+    if config.schedule == "plateau":
+        return _PLATEAU_DECAY**stale
     left = (steps - step) / max(1, steps - warmup)
     if config.schedule == "cosine":
         return 0.5 * (1.0 + math.cos(math.pi * (1.0 - left)))
     return left
+
+
+def count_stale(scores: Iterable[float]) -> int:
+    """Count the evaluations that were not better than all before them."""
+    best, stale = -math.inf, 0
+    for score in scores:
+        stale += score <= best
+        best = max(best, score)
+    return stale

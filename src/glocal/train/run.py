@@ -34,6 +34,7 @@ from glocal.train.listener import TrainListener
 from glocal.train.local_engine import LocalEngine, engine_for
 from glocal.train.planning import decide
 from glocal.train.single import final_outcome, set_up, train_system
+from glocal.train.soft_targets import SoftTargets
 from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import names_labels
 
@@ -86,6 +87,7 @@ def fit(
     device: str = "auto",
     listener: TrainListener | None = None,
     start_engine: Callable[..., Any] | None = None,
+    soft: SoftTargets | None = None,
 ) -> FitResult:
     """Train a system and write its model directory.
 
@@ -101,6 +103,7 @@ def fit(
         device: `auto`, `cpu` or `cuda`.
         listener: Receives progress events.
         start_engine: Returns where the run computes, in place of `engine_for`.
+        soft: A teacher's probabilities, see `glocal.distill`.
 
     Example:
         >>> from glocal import fit, load_recipe, read_corpus
@@ -137,6 +140,7 @@ def fit(
         context,
         watch=watch,
         overlap=_leaves_cores_idle(checked, engine),
+        soft=soft,
     )
     with contextlib.closing(inputs.later):
         plan = decide(checked, inputs, context)
@@ -145,6 +149,8 @@ def fit(
         model = (_train_members if members > 1 else _train_alone)(plan.recipe, inputs, context)
     seconds = time.monotonic() - started
     model.metrics = {**model.metrics, **plan.outcome(seconds, listener)}
+    if soft is not None:
+        model.metrics["distillation"] = dict(soft.facts)
     if engine.is_main:
         save_model(target, model, log=folder.log_path)
         folder.remove()

@@ -73,7 +73,7 @@ def set_up(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> Si
     def collated(corpus: Corpus, features: Mapping[str, np.ndarray]) -> Collator:
         return documents(recipe, system, tokenizer, labels, corpus, features=features)
 
-    data = collated(inputs.train, inputs.train_features)
+    data = replace(collated(inputs.train, inputs.train_features), targets=inputs.targets)
     evaluator = None
     sets = [(inputs.train, data.gold)]
     if (dev := inputs.dev) is not None:
@@ -82,7 +82,7 @@ def set_up(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> Si
             system, collator, labels, engine=engine, recipe=recipe, later=inputs.later
         )
         sets.append((dev, evaluator.gold))
-    fingerprint = _fingerprint(recipe, engine, sets, inputs.companions)
+    fingerprint = _fingerprint(recipe, engine, sets, inputs.companions, inputs.targets)
     held_out = inputs.held_out
     return SingleRun(recipe, system, tokenizer, data, evaluator, held_out, fingerprint, context)
 
@@ -269,6 +269,7 @@ def _fingerprint(
     engine: LocalEngine,
     sets: Sequence[tuple[Corpus, Any]],
     companions: Companions,
+    targets: Any = None,
 ) -> str:
     """Return a hash of all that a resumed run must share: settings, processes, texts, labels."""
     settings = [recipe_to_mapping(recipe), engine.world, engine.precision]
@@ -278,4 +279,6 @@ def _fingerprint(
         digest.update(f"{corpus.fingerprint()} {gold.shape}".encode())
         digest.update(np.ascontiguousarray(gold.indptr).tobytes())
         digest.update(np.ascontiguousarray(gold.indices).tobytes())
+    if targets is not None:
+        digest.update(targets.indices.tobytes() + targets.data.tobytes())
     return digest.hexdigest()

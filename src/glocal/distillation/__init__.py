@@ -1,0 +1,1 @@
+"""Distillation: a small student learns from a large teacher's probabilities."""
