@@ -20,7 +20,7 @@ from glocal.cli.options import (
     split_models_and_file,
 )
 from glocal.cli.parameters import argument, option
-from glocal.cli.train import summary
+from glocal.cli.train import show_result
 
 app = typer.Typer()
 
@@ -89,9 +89,5 @@ def distill(
             device=device,
             listener=progress,
         )
-    if as_json:
-        document = {"path": str(out), "seconds": result.seconds, "metrics": result.metrics}
-        console.print_json(document)
-    console.note(summary(result))
-    names = " ".join(map(str, teachers[:1]))
-    console.note(f"\nNext:\n  glocal eval {out} {names} test.jsonl")
+    show_result(result, as_json=as_json)
+    console.note(f"\nNext:\n  glocal eval {teachers[0]} {out} test.jsonl")

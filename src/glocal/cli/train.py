@@ -145,10 +145,7 @@ def train(
             device=device,
             listener=progress,
         )
-    if as_json:
-        document = {"path": str(out), "seconds": result.seconds, "metrics": result.metrics}
-        console.print_json(document)
-    console.note(summary(result))
+    show_result(result, as_json=as_json)
     console.note(
         f"\nNext:\n  glocal eval {out} test.jsonl\n  glocal predict {out} texts.jsonl -k 5\n"
         f'  glocal explain {out} "a text to tag"'
@@ -223,6 +220,14 @@ def _overrides(overrides: Sequence[str], plain: Mapping[str, object]) -> list[st
                 f"{given['train.epochs']}; leave one of them out"
             )
     return found
+
+
+def show_result(result: FitResult, *, as_json: bool) -> None:
+    """Print a finished training, as JSON on request."""
+    if as_json:
+        document = {"path": str(result.path), "seconds": result.seconds, "metrics": result.metrics}
+        console.print_json(document)
+    console.note(summary(result))
 
 
 def summary(result: FitResult) -> str:

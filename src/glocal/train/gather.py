@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -132,13 +132,7 @@ def gather_inputs(
         progress = report("texts read by the companions")
         train_features = companions.training_features(train, progress=progress)
         dev_features = {} if dev is None else companions.features(dev, progress=progress)
-        targets = None
-        if soft is not None:
-            more = {} if soft.unlabelled is None else companions.features(soft.unlabelled)
-            train_features = _appended(train_features, more)
-            train = soft.joined(train)
-            targets = soft.matrix(labels, labels.encode(train))
-    return RunInputs(
+    gathered = RunInputs(
         train,
         dev,
         labels,
@@ -149,18 +143,18 @@ def gather_inputs(
         waiting,
         texts,
         held_out is not None,
-        targets,
     )
+    return gathered if soft is None else _with_soft_targets(gathered, soft)
 
 
-def _appended(
-    first: Mapping[str, np.ndarray], more: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Return the features of some texts followed by those of others, if there are others."""
-    return {
-        name: np.concatenate([rows, more[name]]) if name in more else rows
-        for name, rows in first.items()
-    }
+def _with_soft_targets(inputs: RunInputs, soft: SoftTargets) -> RunInputs:
+    """Add a teacher's targets, and the texts without labels that have no others."""
+    train, features = soft.joined(inputs.train), dict(inputs.train_features)
+    if soft.unlabelled is not None and features:
+        more = inputs.companions.features(soft.unlabelled)
+        features = {name: np.concatenate([rows, more[name]]) for name, rows in features.items()}
+    targets = soft.matrix(inputs.labels, inputs.labels.encode(train))
+    return replace(inputs, train=train, train_features=features, targets=targets)
 
 
 def _hold_out(train: Corpus, labels: LabelSpace, *, seed: int) -> tuple[Ints, Ints] | None:
