@@ -8,7 +8,7 @@ from tests.cli.conftest import TINY, write_jsonl
 def test_student_and_its_report(run, model, files, tmp_path):
     more = write_jsonl(tmp_path / "more.jsonl", [{"text": "the black fox"}, {"text": "a hen"}])
     student = tmp_path / "student"
-    settings = ["-s", "experts=D-last", *TINY, "-s", "labels.text=off"]
+    settings = ["-s", 'experts=["D-last"]', *TINY, "-s", "labels.text=off"]
     result = run(
         "distill", model, files.train, "--dev", files.dev, "--texts", more, "--out", student,
         *settings, "--device", "cpu", "--json",

@@ -16,7 +16,7 @@ from glocal.vocabulary.label_space import LabelSpace
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.train.runs import Recorder, assert_same_run, train, weights
 
-STUDENT = ("glocalxml", "experts=D-last", "train.epochs=2", "candidates.mode=full")
+STUDENT = ("glocalxml", 'experts=["D-last"]', "train.epochs=2", "candidates.mode=full")
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_a_student_approaches_a_certain_teacher(teacher, tmp_path):
 @pytest.mark.parametrize("mode", ["full", "shortlist"])
 def test_every_mode_and_loss(teacher, tmp_path, mode):
     recipe = tiny_recipe(
-        "me-xml", "experts=D-last,A-1", f"candidates.mode={mode}", "candidates.hard=2",
+        "me-xml", 'experts=["D-last","A-1"]', f"candidates.mode={mode}", "candidates.hard=2",
         "candidates.random=3", "train.epochs=1", "attention.query_init=tokens",
     )  # fmt: skip
     assert taught(
