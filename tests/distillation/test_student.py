@@ -85,8 +85,9 @@ def test_every_mode_and_loss(teacher, tmp_path, mode):
 
 
 def test_held_out_texts_keep_their_targets_apart(teacher, tmp_path):
-    corpus = tiny_corpus(300, 3)
-    listener = Recorder()
+    made = tiny_corpus(300, 3)
+    texts = [f"{text} {number}" for number, text in enumerate(made.texts())]  # none twice
+    corpus, listener = Corpus.from_texts(texts, made.labels()), Recorder()
     recipe = tiny_recipe(*STUDENT, "train.epochs=1")
     found = distill(
         [teacher], recipe, corpus, out=tmp_path / "student", device="cpu", listener=listener,
