@@ -52,7 +52,7 @@ def test_combined_scores_are_compared(run, models, files, tmp_path):
         run("combine", "save", model, files.test, "--out", path)
     both = tmp_path / "both.npz"
     result = run("combine", "fit", *scores, "--way", "mean", "--out", both, "--json")
-    fitted = json.loads(result.stdout)["dev"]["scores"]
+    fitted = json.loads(result.stdout)["dev"]["scores"]["combined"]
     result = run("combine", "compare", scores[1], scores[0], both, "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -60,7 +60,9 @@ def test_combined_scores_are_compared(run, models, files, tmp_path):
     for metric, value in found["scores"][str(both)].items():
         assert value == pytest.approx(fitted[metric])
     single = json.loads(run("combine", "fit", scores[1], "--way", "mean", "--json").stdout)
-    assert found["scores"][str(scores[1])]["P@1"] == pytest.approx(single["dev"]["scores"]["P@1"])
+    assert found["scores"][str(scores[1])]["P@1"] == pytest.approx(
+        single["dev"]["scores"]["combined"]["P@1"]
+    )
     difference = found["differences"][str(both)]["P@1"]
     assert difference["low"] <= difference["difference"] <= difference["high"]
     values = [found["scores"][str(path)]["P@3"] for path in (scores[0], both)]

@@ -21,7 +21,7 @@ from glocal.errors import ConfigError, ModelError
 from glocal.progress import Progress
 from glocal.ranking.pool import distinct_labels, scores_at
 from glocal.ranking.predictions import Predictions
-from glocal.storage.model_directory import read_labels, read_settings
+from glocal.storage.model_directory import read_labels
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
@@ -94,8 +94,6 @@ def ensemble_labels(paths: Sequence[str | Path]) -> LabelSpace:
     """
     if not paths:
         raise ConfigError("an ensemble needs at least one model directory")
-    for path in paths:
-        read_settings(Path(path))  # whatever is no model directory is named first
     first = read_labels(paths[0])
     for path in paths[1:]:
         other = read_labels(path)

@@ -266,6 +266,7 @@ def _stored_calibration(settings: Mapping[str, Any]) -> Calibration:
 
 def read_labels(path: str | Path) -> LabelSpace:
     """Read the label space of a model directory, without loading the model."""
+    _check_there(Path(path))
     with _damaged(Path(path)):
         return LabelSpace.load(Path(path) / "labels.parquet")
 
@@ -300,6 +301,11 @@ def _write(folder: Path, model: StoredModel) -> None:
     (folder / "README.md").write_text(model_card(model), encoding="utf-8")
 
 
+def _check_there(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ModelError(f"there is no model directory {folder}")
+
+
 def read_settings(folder: Path) -> dict[str, Any]:
     """Read the `glocal.toml` of a model directory.
 
@@ -307,8 +313,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         ModelError: The folder is not a model directory, is damaged, or has a newer format.
     """
     path = folder / "glocal.toml"
-    if not folder.is_dir():
-        raise ModelError(f"there is no model directory {folder}")
+    _check_there(folder)
     if not path.is_file():
         raise ModelError(
             f"{folder} is not a model directory: it has no glocal.toml "
