@@ -166,6 +166,8 @@ def test_errors_come_before_any_work(teacher, tmp_path):
         taught(teacher, out, recipe=load_recipe("fast"))
     with pytest.raises(ConfigError, match="label clusters"):
         taught(teacher, out, recipe=tiny_recipe("aplc"))
+    with pytest.raises(ConfigError, match="labels of picked clusters"):
+        taught(teacher, out, recipe=tiny_recipe("glocalxml", "candidates.mode=clusters"))
     with pytest.raises(ConfigError, match="between 0 and 1, not 2"):
         taught(teacher, out, weight=2)
     with pytest.raises(ConfigError, match="at least 1 label"):

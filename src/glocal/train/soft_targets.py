@@ -125,3 +125,8 @@ def check_student(recipe: Recipe) -> None:
             "label clusters (system aplc-xlnet, document.head=aplc) cannot learn a teacher's "
             "probabilities; choose document.head=flat or another recipe, such as balanced"
         )
+    if recipe.candidates.mode == "clusters":
+        raise ConfigError(
+            "labels of picked clusters (candidates.mode=clusters) cannot learn a teacher's "
+            "probabilities; set candidates.mode=full or shortlist"
+        )
