@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from glocal.tagger import NotFittedError, Tagger
     from glocal.train.listener import TrainListener
     from glocal.train.run import FitResult, fit
+    from glocal.train.soft_targets import SoftTargets
     from glocal.tune.tuning import Tuning, tune_recipe
     from glocal.update.further_training import (
         BandChange,
@@ -114,6 +115,7 @@ __all__ = [
     "Recipe",
     "Remedy",
     "ScoreRange",
+    "SoftTargets",
     "Span",
     "Tag",
     "TagExplanation",
@@ -173,6 +175,7 @@ _MODULES = {
     "glocal.tagger": "NotFittedError Tagger",
     "glocal.train.listener": "TrainListener",
     "glocal.train.run": "FitResult fit",
+    "glocal.train.soft_targets": "SoftTargets",
     "glocal.tune.tuning": "Tuning tune_recipe",
     "glocal.update.further_training": "BandChange FurtherTraining continue_training",
     "glocal.update.label_update": (
