@@ -314,6 +314,7 @@ def test_a_graph_that_the_system_cuts_short_is_one_clear_error(
 ):
     # Every file may grow to so many bytes only: what a full disk does, whoever writes.
     resource = pytest.importorskip("resource")
+    model, _ = models("balanced")
     if options:
         request.getfixturevalue("traced")
     module, _, name = f"glocal.export.{written_by}".rpartition(".")
@@ -329,7 +330,7 @@ def test_a_graph_that_the_system_cuts_short_is_one_clear_error(
 
     monkeypatch.setattr(f"{module}.{name}", limited)
     with pytest.raises(ModelError, match="nothing there was changed") as caught:
-        export_model(models("balanced")[0], tmp_path / "out", **options)
+        export_model(model, tmp_path / "out", **options)
     assert len(str(caught.value).splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 

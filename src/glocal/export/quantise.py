@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from glocal.errors import require
-from glocal.export.write_graph import quiet
+from glocal.export.write_graph import quiet, reason
 from glocal.ranking.graph_session import OnnxGraph
 
 logger = logging.getLogger(__name__)
@@ -81,18 +81,23 @@ def _write(source: Path, folder: Path, layers: Sequence[Sequence[str]]) -> None:
         "onnxruntime.quantization", extra="export", purpose="rounding to int8"
     )
     _clear(folder)
-    with quiet():
-        quantization.quantize_dynamic(
-            source / OnnxGraph.file,
-            folder / OnnxGraph.file,
-            nodes_to_quantize=[name for layer in layers for name in layer],
-            op_types_to_quantize=["MatMul"],
-            per_channel=True,
-            weight_type=quantization.QuantType.QInt8,
-            reduce_range=True,  # seven bits: on processors without VNNI, sums of eight overflow
-            use_external_data_format=True,
-            extra_options={"MatMulConstBOnly": True},
-        )
+    try:
+        with quiet():
+            quantization.quantize_dynamic(
+                source / OnnxGraph.file,
+                folder / OnnxGraph.file,
+                nodes_to_quantize=[name for layer in layers for name in layer],
+                op_types_to_quantize=["MatMul"],
+                per_channel=True,
+                weight_type=quantization.QuantType.QInt8,
+                reduce_range=True,  # seven bits: on processors without VNNI, sums of eight overflow
+                use_external_data_format=True,
+                extra_options={"MatMulConstBOnly": True},
+            )
+    except OSError:
+        raise
+    except Exception as error:  # of files that a full disk cut short, which it does not check
+        raise OSError(f"the graph in int8 is incomplete ({reason(error)})") from error
 
 
 def _clear(folder: Path) -> None:

@@ -48,7 +48,7 @@ def write_onnx(graph: ScoringGraph, features: Mapping[str, np.ndarray], folder: 
                 dynamic_shapes={"inputs": axes},
             )
     except Exception as error:  # of the tracer, which says why at great length
-        raise ModelError(f"this model cannot be exported: {_reason(error)}") from error
+        raise ModelError(f"this model cannot be exported: {reason(error)}") from error
     _check_axes(program, axes)
     for node in program.model.graph:  # the lines of code it was traced from
         node.metadata_props.clear()
@@ -73,7 +73,7 @@ def write_openvino(source: Path, folder: Path) -> None:
         openvino.save_model(model, folder / OpenvinoGraph.file, compress_to_fp16=False)
         openvino.Core().read_model(folder / OpenvinoGraph.file)  # files can be cut without a word
     except RuntimeError as error:
-        raise OSError(f"the graph is incomplete ({_reason(error)})") from error
+        raise OSError(f"the graph is incomplete ({reason(error)})") from error
 
 
 def _check_axes(program: Any, axes: Mapping[str, Mapping[int, Any]]) -> None:
@@ -86,7 +86,7 @@ def _check_axes(program: Any, axes: Mapping[str, Mapping[int, Any]]) -> None:
             )
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """Return the line of the first cause that says what is wrong."""
     while error.__cause__ is not None:
         error = error.__cause__

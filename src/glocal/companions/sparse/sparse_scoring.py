@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from glocal.companions.sparse.sparse_rows import as_csr
 from glocal.companions.sparse.threads import ordered_map
 
-CHUNK_CELLS = 1_000_000  # a chunk of scores and its groups' share stay in the cache
+CHUNK_CELLS = 300_000  # a chunk of scores and its groups' share stay in the cache
 _FEW_TEXTS = 64  # texts for which scipy is not imported
 
 
