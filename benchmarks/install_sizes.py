@@ -1,50 +1,55 @@
-"""Size of an environment with glocal and some of its extras, as `pip install` makes it.
+"""Size of glocal with some of its extras, from the packages installed here.
 
-Builds the wheel, installs it with each set of extras into an empty virtual environment of its own,
-pinned by `constraints.txt`, and prints the size on disk.
+Follows the requirements of each set of extras and adds up the files of all packages they lead to;
+nothing is installed. Run it in the environment of `make setup`, which has them all.
 
-    python benchmarks/install_sizes.py "" runtime "serve,runtime" train demo
+    python benchmarks/install_sizes.py "" runtime serve,runtime train demo,serve
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
-import tempfile
-import venv
-from pathlib import Path
+import re
+from importlib import metadata
 
-from startup import ROOT
+from packaging.requirements import Requirement
 
 
 def main() -> None:
-    """Install and print a table."""
+    """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("extras", nargs="*", default=["", "runtime", "train", "demo"])
-    parser.add_argument("--work", help="folder for the environments; the default temporary one")
+    parser.add_argument("extras", nargs="*", default=["", "runtime", "train", "demo,serve"])
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.work) as name:
-        folder = Path(name)
-        pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps")
-        subprocess.run([*pip, "--wheel-dir", str(folder), str(ROOT)], check=True)
-        (wheel,) = folder.glob("*.whl")
-        print(f"{'extras':20} {'MB':>6}  packages")
-        for extras in options.extras:
-            size, packages = install(folder / "environment", f"{wheel}[{extras}]")
-            print(f"{extras or 'none':20} {size:6.0f}  {packages}", flush=True)
+    print(f"{'extras':20} {'MB':>6}  packages  largest")
+    for extras in options.extras:
+        found: dict[str, float] = {}
+        collect("glocal", frozenset(filter(None, extras.split(","))), found, set())
+        largest = sorted(found, key=lambda name: -found[name])[:5]
+        shown = ", ".join(f"{name} {found[name]:.0f}" for name in largest)
+        print(f"{extras or 'none':20} {sum(found.values()):6.0f}  {len(found):8}  {shown}")
 
 
-def install(environment: Path, target: str) -> tuple[float, int]:
-    """Install into an empty environment; return its megabytes and number of packages."""
-    venv.create(environment, with_pip=True, clear=True)
-    python = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
-    constraints = str(ROOT / "constraints.txt")
-    subprocess.run([*pip, "install", "--quiet", "-c", constraints, target], check=True)
-    listed = subprocess.run([*pip, "list"], check=True, capture_output=True, text=True).stdout
-    files = (file for file in environment.rglob("*") if file.is_file() and not file.is_symlink())
-    return sum(file.stat().st_size for file in files) / 1e6, len(listed.splitlines()) - 2
+def collect(
+    name: str, extras: frozenset[str], found: dict[str, float], seen: set[tuple[str, frozenset]]
+) -> None:
+    """Add the megabytes of a package and of all it requires, by package."""
+    name = re.sub(r"[-_.]+", "-", name).lower()
+    if (name, extras) in seen:
+        return
+    seen.add((name, extras))
+    package = metadata.distribution(name)
+    found[name] = sum(size(file) for file in package.files or ()) / 1e6
+    for line in package.requires or ():
+        requirement = Requirement(line)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": e}) for e in ("", *extras)):
+            collect(requirement.name, frozenset(requirement.extras), found, seen)
+
+
+def size(file: metadata.PackagePath) -> int:
+    """Return the bytes of a file on disk; 0 for one that is no longer there."""
+    path = file.locate()
+    return path.stat().st_size if path.is_file() else 0
 
 
 if __name__ == "__main__":

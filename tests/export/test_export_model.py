@@ -202,6 +202,19 @@ def test_a_graph_that_reads_other_inputs_is_refused(models, tmp_path):
         Predictor.load(other).predict(["the red cat"])
 
 
+@pytest.mark.parametrize("failure", [RuntimeError("indices out of bounds\nmore"), ValueError()])
+def test_a_graph_that_fails_is_one_clear_error(models, monkeypatch, failure):
+    exported = Predictor.load(models("balanced")[1])
+
+    def fails(inputs):
+        raise failure
+
+    monkeypatch.setattr(exported.system.graph, "run", fails)
+    with pytest.raises(ModelError, match="it is damaged: copy the model directory again") as caught:
+        exported.predict(["the red cat"])
+    assert len(str(caught.value).splitlines()) == 1
+
+
 # --- int8 ---------------------------------------------------------------------------------------
 
 

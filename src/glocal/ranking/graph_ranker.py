@@ -208,7 +208,16 @@ class GraphRanker(DocumentRanker):
                 f"the exported graph reads {', '.join(sorted(self.graph.input_names))}, but the "
                 f"model gives it {', '.join(sorted(inputs))}; export the model again"
             )
-        return self.graph.run(inputs)
+        try:
+            return self.graph.run(inputs)
+        except MemoryError:
+            raise
+        except Exception as error:  # each runtime has exceptions of its own
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ModelError(
+                f"the graph in {self.folder} cannot be computed ({reason:.200}); it is damaged: "
+                "copy the model directory again, or export the model again"
+            ) from error
 
     # --- from logits to the best labels -------------------------------------------------------
 
