@@ -6,6 +6,8 @@ that its document expert proposes and the candidates it is given (`export/scorin
 
 from __future__ import annotations
 
+import copy
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from glocal.arrays import Bools, Floats32, Ints
 from glocal.companions.companion import SCOPE, SPARSE
+from glocal.companions.sparse.threads import n_threads, ordered_map
 from glocal.errors import ModelError
 from glocal.log_odds import sigmoid
 from glocal.ranking.combination import Combination
@@ -27,9 +30,9 @@ if TYPE_CHECKING:
     from glocal.data.batches import Collator
     from glocal.data.chunks import Chunking
 
-# Elements of the largest tensor of a run: of several documents, and of one before its labels are
-# scored in parts, each of which reads the document again.
-_SEVERAL, _ONE = 1 << 24, 1 << 26
+# Elements of the largest tensor of a run: of several documents (a few, which fit into a cache), and
+# of one before its labels are scored in parts, each of which reads the document again.
+_SEVERAL, _ONE = 1 << 23, 1 << 26
 _LOW = 0x7FFFFFFF
 
 
@@ -98,6 +101,8 @@ class GraphRanker(DocumentRanker):
         self.counts, self.n_labels = np.asarray(counts), len(counts)
         self.expert_names, self._suggested = list(facts.experts), suggested
         self.graph = open_graph(folder, facts.runtime)
+        self._worker: GraphRanker | None = None
+        self._opening = threading.Lock()
 
     @property
     def chunking(self) -> Chunking | None:
@@ -108,11 +113,31 @@ class GraphRanker(DocumentRanker):
         self, documents: Collator, positions: Ints, request: RankRequest
     ) -> Predictions:
         """Return the best labels of a batch of documents."""
-        pages = [
-            self._rank(documents, some, rows_of(request, places))
-            for places, some in self._parts(documents, positions)
-        ]
-        return Predictions.concat(pages) if len(pages) > 1 else pages[0]
+        parts = list(self._parts(documents, positions))
+        if len(parts) == 1:
+            return self._rank(documents, positions, request)
+        ranker = self._side_by_side()
+
+        def rank(part: tuple[slice, Ints]) -> Predictions:
+            return ranker._rank(documents, part[1], rows_of(request, part[0]))
+
+        return Predictions.concat(list(ordered_map(rank, parts, threads=n_threads(0))))
+
+    def _side_by_side(self) -> GraphRanker:
+        """Return a ranker for several parts at a time.
+
+        A thread for each part is faster than all threads on one part after another, since threads
+        that share a part wait for each other at every node.
+        """
+        if n_threads(0) == 1:
+            return self
+        with self._opening:
+            if self._worker is None:
+                worker = copy.copy(self)
+                worker.graph = open_graph(self.folder, self.facts.runtime, side_by_side=True)
+                self._worker = worker
+        self._worker.combination = self.combination
+        return self._worker
 
     def expert_logits(
         self, documents: Collator, positions: Ints, labels: Ints
@@ -126,11 +151,14 @@ class GraphRanker(DocumentRanker):
         return dict(zip(self.expert_names, whole, strict=True))
 
     def _parts(self, documents: Collator, positions: Ints) -> Iterator[tuple[slice, Ints]]:
-        """Yield parts of a batch that fit into memory."""
+        """Yield parts of a batch that fit into memory, as many for each thread."""
         longest = int(documents.tokens.lengths[positions].max(initial=1))
         most = max(1, _SEVERAL // (self._scored * (self.facts.label_width + longest)))
-        for start in range(0, len(positions), most):
-            yield slice(start, start + most), positions[start : start + most]
+        threads = n_threads(0)
+        rounds = -(-len(positions) // (most * threads))
+        size = max(1, -(-len(positions) // (rounds * threads))) if rounds else 1
+        for start in range(0, len(positions), size):
+            yield slice(start, start + size), positions[start : start + size]
 
     @property
     def _scored(self) -> int:

@@ -33,7 +33,7 @@ class Graph(ABC):
     input_names: frozenset[str]
 
     @abstractmethod
-    def __init__(self, folder: Path) -> None: ...
+    def __init__(self, folder: Path, *, side_by_side: bool = False) -> None: ...
 
     @abstractmethod
     def run(self, inputs: Arrays) -> list[np.ndarray]:
@@ -45,15 +45,16 @@ class OnnxGraph(Graph):
 
     Args:
         folder: The graph's folder.
+        side_by_side: Use one thread for each call, of which there are several at a time.
     """
 
     runtime, file = "onnx", "model.onnx"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, side_by_side: bool = False) -> None:
         ort = require("onnxruntime", extra="runtime", purpose="models exported to ONNX")
         ort.set_default_logger_severity(4)  # problems are raised
         options = ort.SessionOptions()
-        options.intra_op_num_threads = n_threads(0)
+        options.intra_op_num_threads = 1 if side_by_side else n_threads(0)
         options.inter_op_num_threads = 1
         options.enable_mem_pattern = False  # batches have many shapes
         # Threads that wait must leave the processor to the others.
@@ -74,17 +75,20 @@ class OpenvinoGraph(Graph):
 
     Args:
         folder: The graph's folder.
+        side_by_side: Use one thread for each call, of which there are several at a time.
     """
 
     runtime, file = "openvino", "model.xml"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, side_by_side: bool = False) -> None:
         openvino = require("openvino", extra="openvino", purpose="models exported to OpenVINO")
         settings: dict[str, Any] = {
             "INFERENCE_NUM_THREADS": n_threads(0),
             "INFERENCE_PRECISION_HINT": "f32",  # never rounded to bf16, whatever the processor
-            "PERFORMANCE_HINT": "LATENCY",
+            "PERFORMANCE_HINT": "THROUGHPUT" if side_by_side else "LATENCY",
         }
+        if side_by_side:
+            settings["NUM_STREAMS"] = n_threads(0)
         core = openvino.Core()
         model = core.read_model(folder / self.file)
         self._order = [port.get_any_name() for port in model.inputs]  # compiling may add names
@@ -102,8 +106,13 @@ class OpenvinoGraph(Graph):
 RUNTIMES: dict[str, type[Graph]] = {kind.runtime: kind for kind in (OnnxGraph, OpenvinoGraph)}
 
 
-def open_graph(folder: Path, runtime: str) -> Graph:
+def open_graph(folder: Path, runtime: str, *, side_by_side: bool = False) -> Graph:
     """Load the graph in a folder.
+
+    Args:
+        folder: The graph's folder.
+        runtime: The name of the runtime.
+        side_by_side: Use one thread for each call, of which there are several at a time.
 
     Raises:
         ModelError: It is missing or damaged.
@@ -111,4 +120,4 @@ def open_graph(folder: Path, runtime: str) -> Graph:
     """
     if runtime not in RUNTIMES:
         raise ModelError(no_such("runtime", runtime, RUNTIMES))
-    return RUNTIMES[runtime](folder)
+    return RUNTIMES[runtime](folder, side_by_side=side_by_side)
