@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--singles", type=int, default=24, help="texts predicted one by one")
     parser.add_argument("--labels", type=int, default=4100, help="number of labels")
     parser.add_argument("--work", type=Path, help="folder to keep models in; temporary by default")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="the best of so many counts")
     parser.add_argument("--prepare", action="store_true", help="only make the models in --work")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -63,7 +64,7 @@ def main() -> None:
             return
         bulk: dict[str, list[tuple[float, ...]]] = {name: [] for name in models}
         single: dict[str, list[tuple[float, ...]]] = {name: [] for name in models}
-        for _ in range(REPEATS):
+        for _ in range(options.repeats):
             for label, (source, model) in models.items():
                 arguments = ("-m", "glocal", "predict", model, "many.jsonl", "-k", "5", "-o")
                 bulk[label].append(run(source, folder, *arguments, f"{label}.jsonl"))
@@ -145,7 +146,7 @@ def environment(source: Path, folder: Path) -> dict[str, str]:
 
 def report(title: str, measured: dict[str, list[tuple[float, ...]]]) -> None:
     """Print the best of each case and its ratio to the first one."""
-    print(f"\n{title}, best of {REPEATS}")
+    print(f"\n{title}, best of {len(next(iter(measured.values())))}")
     print(f"{'':10} {'seconds':>9} {'speed':>7} {'processor':>10} {'speed':>7} {'peak MB':>8}")
     first = None
     for name, rows in measured.items():

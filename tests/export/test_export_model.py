@@ -391,6 +391,18 @@ def test_texts_in_other_lengths_and_numbers_than_traced(models):
     assert len(exported.predict(Corpus.from_texts([]), k=5)) == 0
 
 
+def test_parts_of_a_batch_side_by_side_change_nothing(models, monkeypatch):
+    exported = Predictor.load(models("balanced")[1])
+    texts = tiny_corpus(20, 2).texts()
+    monkeypatch.setattr("glocal.ranking.graph_ranker.n_threads", lambda _: 1)
+    alone = exported.predict(texts, k=5)
+    monkeypatch.setattr("glocal.ranking.graph_ranker.n_threads", lambda _: 3)
+    beside = exported.predict(texts, k=5)
+    assert exported.system._worker is not None
+    np.testing.assert_array_equal(beside.indices, alone.indices)
+    np.testing.assert_allclose(beside.scores, alone.scores, atol=1e-5)
+
+
 def test_export_names_its_extra(models, tmp_path):
     code = """
 from glocal import export_model
