@@ -117,7 +117,11 @@ def test_a_name_that_is_like_no_other_gets_no_suggestion():
         ("experts", "D-last", "a list of strings"),
         ("experts", ["D-last", 5], "a list of strings"),
         ("train.rates", 0.1, "a table of numbers"),
-        ("train.schedule", "stepwise", "one of linear, cosine, constant, slanted-triangular, plateau"),
+        (
+            "train.schedule",
+            "stepwise",
+            "one of linear, cosine, constant, slanted-triangular, plateau",
+        ),
     ],
 )
 def test_types_and_ranges(key, value, words):
