@@ -58,7 +58,7 @@ def build(n_labels: int) -> tuple[System, Collator]:
     counts = random.integers(1, 100, n_labels)
     torch.manual_seed(0)
     system, tokenizer = build_system(settled, LabelStatistics(counts, 1_000_000))
-    tokens = TokenStore.in_memory(random.integers(5, 90, (8, 32)).tolist())
+    tokens = TokenStore.in_memory(random.integers(0, tokenizer.vocab_size, (8, 32)).tolist())
     from scipy.sparse import csr_matrix
 
     rows, columns = np.repeat(np.arange(8), 5), random.integers(0, n_labels, 40)
