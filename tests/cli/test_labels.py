@@ -58,7 +58,7 @@ def test_labels_of_a_model_change(run, model, tmp_path):
     assert "the label 'yak' is already in the model" in again.stderr
     assert "Renamed yak; the model has" in run("labels", "rename", copy, "yak", "ox").stderr
     assert "Merged ox into red" in run("labels", "merge", copy, "ox", "--into", "red").stderr
-    assert "Removed 1 labels" in run("labels", "remove", copy, "red").stderr
+    assert "Removed 1 label;" in run("labels", "remove", copy, "red").stderr
     shown = run("info", copy)
     assert "added 1, renamed 1, merged 1, removed 1" in shown.stdout
 

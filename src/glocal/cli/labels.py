@@ -110,7 +110,7 @@ def add(
         update = add_labels(
             model, table, examples=shown, train=texts, device=device, progress=progress
         )
-    _report(update, f"Added {len(update.labels):,} labels", as_json=as_json)
+    _report(update, f"Added {_count(update)}", as_json=as_json)
 
 
 @app.command()
@@ -130,7 +130,7 @@ def remove(
     if not ids:
         raise ConfigError("no labels to remove; give their ids, or a file of them with --from")
     update = remove_labels(model, ids)
-    _report(update, f"Removed {len(update.labels):,} labels", as_json=as_json)
+    _report(update, f"Removed {_count(update)}", as_json=as_json)
 
 
 @app.command()
@@ -165,6 +165,12 @@ def merge(
 
     update = merge_labels(model, labels, into=into)
     _report(update, f"Merged {', '.join(update.labels)} into {into}", as_json=as_json)
+
+
+def _count(update: LabelUpdate) -> str:
+    """Return how many labels were changed, in words."""
+    n_labels = len(update.labels)
+    return "1 label" if n_labels == 1 else f"{n_labels:,} labels"
 
 
 def _report(update: LabelUpdate, done: str, *, as_json: bool) -> None:
