@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+_CERTAIN = 0.5  # target from which a label is a text's own
 _BUCKET_BATCHES = 64  # batches whose documents are sorted by length together
 
 
@@ -47,6 +48,10 @@ class Batch:
         """Return the target of each gold label, (B, G) fp32; 0 at padding."""
         there = (self.gold >= 0).float()
         return there if self.targets is None else there * self.targets
+
+    def own_labels(self) -> Tensor:
+        """Return the gold labels without those of a low target, (B, G), −1 for none."""
+        return self.gold.masked_fill(self.gold_targets() < _CERTAIN, -1)
 
     def to(self, device: torch.device) -> Batch:
         """Copy the batch to a device, without blocking where memory is pinned."""

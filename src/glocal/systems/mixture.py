@@ -3,9 +3,8 @@
     encoder → hidden states → experts → logits of a label chunk → loss, or combined probabilities
 
 - every expert scores every label, chunk by chunk (`full`); or the first document expert scores all
-  labels and the others only the candidates it proposes (`shortlist`), which makes tens of thousands
-  of labels trainable on a CPU; or all score the labels of clusters that are picked first
-  (`clusters`, see `label_tree.py`), which makes millions of labels cheap;
+  labels and the others only the candidates it proposes (`shortlist`); or all score the labels of
+  clusters that are picked first (`clusters`, see `label_tree.py`);
 - individual or collaborative BCE and the diversity loss are computed on the same chunk's logits;
 - with label text, labels without a training text are scored but not part of the loss.
 """
@@ -45,7 +44,6 @@ from glocal.systems.system import LabelStatistics, TrainingPosition
 
 _UPDATED_ROWS = 1 << 17  # labels per chunk where rows are updated at once, and logits
 _UPDATED_LOGITS = 1 << 23
-_CERTAIN = 0.5  # target from which a label is a text's own
 _NO_LOSS = -100.0  # a logit whose softplus and gradient are zero
 
 
@@ -150,8 +148,7 @@ class ExpertMixture(SlicedMixture):
         with torch.no_grad():
             for batch in batches:
                 features: Features = self.encoder(batch)
-                gold = batch.gold.masked_fill(batch.gold_targets() < _CERTAIN, -1)
-                gold = here.local(gold, self.n_labels)
+                gold = here.local(batch.own_labels(), self.n_labels)
                 for expert, mean in zip(experts, means, strict=True):
                     tokens, mask = features.tokens(expert.layers[0])
                     mean.add(tokens, batch.attention_mask if mask is None else mask, gold)
