@@ -162,12 +162,14 @@ def train_system(run: SingleRun) -> RunState:
 def _out_of_memory(run: SingleRun) -> TrainingError:
     """Name the settings that take less memory, and what is kept of the run."""
     train, saved = run.recipe.train, run.context.folder.latest()
-    smaller = f"train.batch_size={max(1, train.batch_size // 2)}"
-    lean = "" if train.label_precision == "bf16" else ", train.label_precision=bf16"
+    settings = [f"train.batch_size={max(1, train.batch_size // 2)}"]
+    if run.recipe.candidates.mode != "clusters":  # which has fp32 labels alone
+        lean = [] if train.label_precision == "bf16" else ["train.label_precision=bf16"]
+        settings += [*lean, "candidates.mode=clusters"]
     kept = f" (the last checkpoint is kept: {saved})" if saved else ""
     return TrainingError(
         f"the device ran out of memory with batches of {train.batch_size} texts and "
-        f"{run.system.n_labels} labels; set {smaller}{lean} or document.head=aplc{kept}"
+        f"{run.system.n_labels} labels; set {', '.join(settings)} or document.head=aplc{kept}"
     )
 
 
