@@ -32,7 +32,7 @@ _TRIES = 256  # random queries of which a gold label has the best
 
 @dataclass(frozen=True)
 class ShortlistSpeed:
-    """What a shortlist saves and keeps.
+    """The time that a shortlist saves and the quality it keeps.
 
     Attributes:
         times: Seconds of one text's ten best labels, by way.

@@ -86,7 +86,7 @@ _GPU_LONG = Sizes(
 
 @dataclass
 class SpeedReport:
-    """What was measured on one machine.
+    """The measurements of one machine.
 
     Attributes:
         device: The device that computed.
