@@ -12,7 +12,8 @@ from glocal.errors import ConfigError, DataError, Remedy
 
 PACKAGE = Path(glocal.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
-OTHER_PROGRAMS = {"encoders/downloads.py"}  # runs pip and npm, with their options
+# Modules that run pip and npm, or tell how to start Ray, with their options.
+OTHER_PROGRAMS = {"encoders/downloads.py", "cluster/ray_cluster.py"}
 
 
 def literals(path):

@@ -29,7 +29,7 @@ def test_second_expert(layers, tmp_path):
     result = layers("--second-expert", "--layers", "1")
     assert result.exit_code == 0, result.output
     assert "D-1" in result.stdout
-    assert "KL on gold" in result.stdout
+    assert "gold KL" in result.stdout
     assert (tmp_path / "out" / "second-expert.png").is_file()
 
 

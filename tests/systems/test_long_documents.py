@@ -195,7 +195,7 @@ def test_settings_that_do_not_go_together_are_refused(settings, words):
 
 
 def test_word_vectors_have_no_window():
-    with pytest.raises(ConfigError, match=r"word vectors .* have no window"):
+    with pytest.raises(ConfigError, match=r"word vectors have no window"):
         predictor_of(*LONG, 'experts=["R-0", "A-0"]', "reader.encode=static", name="treaderxml")
 
 

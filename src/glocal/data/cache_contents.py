@@ -23,6 +23,7 @@ CACHE_KINDS = {
     "models": "models from the Hugging Face hub",
     "sparse": "features of the linear model of words",
     "scopes": "labels suggested by similar texts",
+    "teacher-scores": "probabilities of a teacher for its student",
     "text-vectors": "texts as mean word vectors",
     "tokens": "tokenised texts",
     "vocabularies": "SKOS vocabularies as label tables",

@@ -151,15 +151,24 @@ class LayerSweep(Analysis):
         return any(variant.name.startswith(_DOCUMENT) for variant in self.table.variants)
 
     def _table(self, prefix: str) -> Table:
-        """Return a row for each expert and layer; `prefix` opens the names of P@5 columns."""
+        """Return a row for each expert and layer.
+
+        Args:
+            prefix: Opens the names of P@5 columns; without it, names are short.
+        """
         experts = ("first", "second") if self.compares_kinds else ("global", "local")
+        gain, *divergences = (
+            ("mean gain %", "Bernoulli JSD", "KL on gold")
+            if prefix
+            else ("of mean", "Bernoulli", "gold KL")
+        )
         return Table(
             f"{self.table.title}: {_METRIC} and divergence ({self.splits.split})",
             [
                 *columns("text", "expert"),
                 *columns("share", *(f"{prefix}{n}" for n in (*experts, "combined", "mean"))),
-                *columns("points", "gain %", "gain of mean %"),
-                *columns("number", "JSD", "Bernoulli JSD", "KL on gold"),
+                *columns("points", "gain %", gain),
+                *columns("number", "JSD", *divergences),
             ],
             [(expert, *rest) for p in self.points for expert, _, *rest in [asdict(p).values()]],
             note=" ".join([self.note, *(f"{n} failed: {e}." for n, e in self.failed.items())]),

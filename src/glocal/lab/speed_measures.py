@@ -257,7 +257,7 @@ def start_up() -> list[Comparison]:
     other = "import torch, transformers"
     theirs = _process_seconds("-c", "import torch; from transformers import AutoModel, Trainer")
     ours = {
-        "glocal --help": _process_seconds("-m", "glocal", "--help"),
+        "glocal -h": _process_seconds("-m", "glocal", "-h"),
         "import glocal": _process_seconds("-c", "import glocal"),
     }
     return [

@@ -1,4 +1,4 @@
-"""`glocal benchmark --speed`: ratios in one run, and how times grow, as tables and plots."""
+"""A report on speed: ratios in one run, and how times grow, as tables and plots."""
 
 from __future__ import annotations
 

@@ -300,6 +300,7 @@ class Loop:
 
     def final_weights(self) -> dict[str, Tensor]:
         """Return the best weights on dev, else the averaged ones, else the last."""
+        self.engine.wait()  # the first process may still be writing the best ones
         if self.evaluate is not None and self.folder.best_path.exists():
             return self.folder.load_best()
         with _Swapped(self.system, self.average):
