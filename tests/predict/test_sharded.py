@@ -195,7 +195,7 @@ def test_errors_of_workers_are_one_line(model, texts, tmp_path):
 
 
 @pytest.mark.dist
-def test_a_full_disk_is_one_line(model, texts, tmp_path, monkeypatch):
+def test_an_error_of_a_worker_reaches_the_caller(model):
     job = ShardJob(str(model), "/dev/full/tags.shards", rows=ROWS, options={"k": 2})
     shards = [Shard(0, [Document("a", "cat")])]
     with pytest.raises(OSError, match="Not a directory"):
