@@ -2,10 +2,10 @@
 
     for n in 1 2 4; do torchrun --nproc-per-node $n benchmarks/label_shards.py --labels 500000; done
 
-Builds a mixture of a document and a label-attention expert on a small random encoder, cuts it to
-each process's slice and takes two optimizer steps. The bytes of label parameters, gradients and
-moments are counted from the tensors; the resident size is the system's, after the step. Exchanged
-bytes are those of the all-reduced tensors.
+Builds the slice of each process of a mixture of a document and a label-attention expert on a tiny
+encoder and takes two optimizer steps. The bytes of label parameters, gradients and moments are
+counted from the tensors; the resident size is the system's, before the labels and at its largest.
+Exchanged bytes are those of the all-reduced tensors. `--clusters` scores the labels of clusters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
 import time
 from pathlib import Path
 
@@ -21,18 +20,19 @@ import numpy as np
 import torch
 from torch import distributed
 
-from glocal.cluster.label_shards import label_tensor_names, shard_labels
+from glocal.cluster.label_shards import GroupSlice, label_tensor_names
 from glocal.config import load_recipe
 from glocal.config.resolve import check, resolve
 from glocal.data.batches import Collator
 from glocal.data.tokens import TokenStore
 from glocal.encoders.read_facts import read_encoder_facts
+from glocal.label_slice import EVERY_LABEL, LabelSlice
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
 SETTINGS = [
     "encoder.name=random:tiny", "encoder.max_length=32", "encoder.dropout=0.0",
-    "attention.key_size=64", "attention.hidden_size=64", "candidates.mode=full",
+    "attention.key_size=64", "attention.hidden_size=64",
     "train.precision=fp32", "train.label_precision=fp32",
 ]  # fmt: skip
 
@@ -50,14 +50,14 @@ class CountedSum:
         return self._reduce(tensor, *arguments, **options)  # type: ignore[arg-type]
 
 
-def build(n_labels: int) -> tuple[System, Collator]:
+def build(n_labels: int, mode: str, here: LabelSlice) -> tuple[System, Collator]:
     """Return a mixture with random weights and 8 documents of 32 tokens."""
     random = np.random.default_rng(0)
-    recipe = load_recipe("glocalxml", SETTINGS)
+    recipe = load_recipe("glocalxml", [*SETTINGS, f"candidates.mode={mode}"])
     settled = resolve(check(recipe, read_encoder_facts), n_labels=n_labels, device_type="cpu")
     counts = random.integers(1, 100, n_labels)
     torch.manual_seed(0)
-    system, tokenizer = build_system(settled, LabelStatistics(counts, 1_000_000))
+    system, tokenizer = build_system(settled, LabelStatistics(counts, 1_000_000, here=here))
     tokens = TokenStore.in_memory(random.integers(0, tokenizer.vocab_size, (8, 32)).tolist())
     from scipy.sparse import csr_matrix
 
@@ -66,22 +66,27 @@ def build(n_labels: int) -> tuple[System, Collator]:
     return system, Collator(tokens, tokenizer.facts, gold=gold, n_labels=n_labels)
 
 
-def resident() -> int:
-    """Return this process's resident size in bytes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def resident(kind: str) -> int:
+    """Return this process's resident size in MiB, now (`VmRSS`) or at its largest (`VmHWM`)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) >> 10 for line in lines if line.startswith(kind))
 
 
 def main() -> None:
     """Measure and print one line for each process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--labels", type=int, default=500_000)
-    labels = parser.parse_args().labels
+    parser.add_argument("--clusters", action="store_true")
+    arguments = parser.parse_args()
+    labels, mode = arguments.labels, "clusters" if arguments.clusters else "full"
     distributed.init_process_group("gloo")
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     torch.set_num_threads(1)
-    system, collator = build(labels)
-    shard_labels(system, rank, ranks)
+    here = GroupSlice(rank, ranks) if ranks > 1 else EVERY_LABEL
+    build(1_000, mode, here)  # the libraries are in memory
     gc.collect()
+    before = resident("VmRSS")
+    system, collator = build(labels, mode, here)
     names, system = label_tensor_names(system), system.train()
     optimizer = torch.optim.AdamW(system.parameters(), lr=1e-4, fused=True)
     batch = collator(np.arange(8), denominator=8.0)
@@ -99,7 +104,8 @@ def main() -> None:
     found = {
         "rank": f"{rank} of {ranks}",
         "label_mib": round(held / 2**20, 1),
-        "resident_mib": round(resident() / 2**20),
+        "resident_before_mib": before,
+        "resident_peak_mib": resident("VmHWM"),
         "exchanged_kib": round(counted.bytes / 1024, 1) if ranks > 1 else 0,
         "loss": round(float(loss), 4),
         "seconds": round(seconds, 2),

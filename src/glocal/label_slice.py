@@ -1,7 +1,7 @@
 """The labels that a process scores: all of them, or a slice where a run shards them.
 
 Every process of a sharded run reads every document of a step and scores it on its own slice of the
-labels. A system needs four things of the others, which are the methods here; for a process that has
+labels. A system needs some things of the others, which are the methods here; for a process that has
 all labels they do nothing. `cluster/label_shards.py` has the slice of a process group.
 
 - The gradients of whatever a score depends on besides label parameters (`shared`) are summed over
@@ -48,8 +48,18 @@ class LabelSlice:
         """Return the first label of the slice and the one after its last."""
         return 0, n_labels
 
+    def draw(self, n_labels: int, width: int, std: float) -> Tensor:
+        """Return the slice's rows (n, width) of a matrix drawn from N(0, std) for all labels."""
+        from torch import empty
+
+        return empty(n_labels, width).normal_(0.0, std)
+
     def local(self, labels: Tensor, n_labels: int) -> Tensor:
         """Return label ids counted within the slice; −1 for padding and labels outside it."""
+        return labels
+
+    def own(self, labels: Tensor, n_labels: int) -> Tensor:
+        """Return those of each document's labels (B, M) that are here, (B, N), −1 for none."""
         return labels
 
     def shared(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
@@ -63,6 +73,10 @@ class LabelSlice:
     def sum(self, values: Tensor) -> Tensor:
         """Return values, without gradients, summed over the processes."""
         return values
+
+    def largest(self, value: Tensor) -> Tensor:
+        """Return the largest value of all processes."""
+        return value
 
     def merged(self, indices: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the best k labels of all processes, from those of each; ids are global."""

@@ -30,11 +30,11 @@ def act_at(step, action):
 def main(out, recipe="glocalxml", overrides=(), resume=False, stop_at=None, kill_at=None):
     if stop_at is not None:
         act_at(stop_at, lambda: signal.raise_signal(signal.SIGINT))
-    if kill_at is not None and os.environ["RANK"] == "1":
+    if kill_at is not None and os.environ.get("RANK") == "1":
         act_at(kill_at, lambda: os.kill(os.getpid(), signal.SIGKILL))
     try:
         fit_sharded(
-            tiny_recipe(recipe, "candidates.mode=full", *overrides),
+            tiny_recipe(recipe, *overrides),
             tiny_corpus(),
             out=out,
             dev=tiny_corpus(9, seed=1),

@@ -12,15 +12,17 @@ import torch
 from torch import distributed
 
 from glocal.cluster.label_shards import (
+    GroupSlice,
     join_labels,
     label_tensor_names,
-    shard_labels,
     slice_bounds,
 )
-from tests.systems.test_contract import Built, parts_of
+from glocal.label_slice import EVERY_LABEL
+from tests.systems.test_contract import CASES, Built, parts_of
 
-SHARDED = [("glocalxml", "full"), ("glocalxml", "tied"), ("me-xml", "full"), ("aplc-xlnet", "full")]
-K = 7
+
+def slice_of(tensor, rank, ranks):
+    return tensor[slice(*slice_bounds(len(tensor), rank, ranks))]
 
 
 def assert_same(found, expected):
@@ -35,35 +37,44 @@ def compare(case, rank, ranks):
     whole = {name: tensor.clone() for name, tensor in system.state_dict().items()}
     loss, gradients = built.gradients([batch])
     experts = system.expert_names
-    best = built.scores(k=K, experts=experts)
     some = np.tile(np.array([[3, 0, -1, 11]]), (len(built.tokens), 1))
-    chosen = built.scores(k=4, candidates=some, experts=experts)
+    allowed = np.arange(system.n_labels) % 3 == 1
+    asked = [
+        {"k": 7, "experts": experts},
+        {"k": system.n_labels, "experts": experts},  # beyond any shortlist
+        {"k": 4, "experts": experts, "candidates": some},
+        {"k": 5, "experts": experts, "allowed": allowed},
+    ]
+    best = [built.scores(**options) for options in asked]
 
-    shard_labels(system, rank, ranks)
+    built = Built(case, here=GroupSlice(rank, ranks) if ranks > 1 else EVERY_LABEL)
+    system = built.system
     names = label_tensor_names(system)
-    for name, parameter in system.named_parameters():
-        if name in names and ranks > 1:
-            assert len(parameter) <= -(-len(whole[name]) // ranks), name
+    for name, tensor in system.state_dict().items():
+        own = slice_of(whole[name], rank, ranks) if name in names else whole[name]
+        assert tensor.equal(own), name
+    assert len(names) > 1
     sharded_loss, sharded_gradients = built.gradients([batch])
     assert abs(sharded_loss - loss) <= 1e-5 * abs(loss), (case, sharded_loss, loss)
     assert sharded_gradients.keys() == gradients.keys()
     for name, expected in gradients.items():
-        own = slice(*slice_bounds(len(expected), rank, ranks)) if name in names else slice(None)
+        own = slice_of(expected, rank, ranks) if name in names else expected
         found = sharded_gradients[name]
-        torch.testing.assert_close(found, expected[own], rtol=1e-5, atol=1e-5, msg=f"{case} {name}")
-    assert_same(built.scores(k=K, experts=experts), best)
-    assert_same(built.scores(k=4, candidates=some, experts=experts), chosen)
+        torch.testing.assert_close(found, own, rtol=1e-5, atol=1e-5, msg=f"{case} {name}")
+    for options, expected in zip(asked, best, strict=True):
+        assert_same(built.scores(**options), expected)
 
-    join_labels(system, ranks)
-    for name, tensor in system.state_dict().items():
-        assert tensor.equal(whole[name]), name
-    np.testing.assert_array_equal(built.scores(k=K).indices, best.indices)
+    join_labels(system, rank, ranks)
+    if rank == 0:
+        for name, tensor in system.state_dict().items():
+            assert tensor.equal(whole[name]), name
+        assert_same(built.scores(**asked[0]), best[0])
 
 
 def main(folder):
     distributed.init_process_group("gloo")
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
-    for case in SHARDED:
+    for case in CASES:
         compare(case, rank, ranks)
         (folder / f"{'-'.join(case)}-{rank}-of-{ranks}").touch()
     distributed.destroy_process_group()

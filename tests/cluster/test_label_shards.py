@@ -1,22 +1,33 @@
 """Labels sharded over processes give what one process gives."""
 
+import errno
 import itertools
 import json
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from glocal.cluster.label_shards import shard_labels, slice_bounds
+from glocal.cluster import sharded_folder
+from glocal.cluster.label_shards import GroupSlice, slice_bounds
+from glocal.cluster.sharded_folder import ShardedRunFolder
 from glocal.cluster.sharded_training import fit_sharded
 from glocal.config import load_recipe
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, GlocalError, TrainingError
+from glocal.label_slice import EVERY_LABEL, LabelPart
+from glocal.train.loop import Loop
+from tests.cluster import fit_worker
 from tests.cluster.groups import torchrun
-from tests.cluster.shard_worker import SHARDED
-from tests.systems.test_contract import Built
+from tests.systems.test_contract import CASES, Built
 from tests.tiny import tiny_corpus, tiny_recipe
 from tests.train.runs import losses, train, weights
 
 SETTINGS = ["train.averaging=0.5", "train.evaluations=4", "train.clip_norm=0.5", "train.epochs=6"]
+# Labels join the clusters above them in the middle of the run.
+SETTINGS += ["candidates.mode=clusters", "candidates.cluster_size=2", "candidates.picked=3"]
+SETTINGS += ["candidates.levels=2", "candidates.branching=2", "candidates.coarse=0.6"]
 
 
 @pytest.mark.parametrize(("n", "ranks"), [(1, 1), (7, 2), (7, 3), (4, 4), (501_000, 8)])
@@ -34,19 +45,34 @@ def test_slices_are_even_and_cover_the_labels(n, ranks):
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_loss_gradients_and_best_labels_are_those_of_one_process(ranks, tmp_path):
     torchrun(ranks, "tests.cluster.shard_worker", tmp_path)
-    assert len(list(tmp_path.iterdir())) == ranks * len(SHARDED)
+    assert len(list(tmp_path.iterdir())) == ranks * len(CASES)
 
 
 def test_fewer_labels_than_processes():
-    built = Built(("glocalxml", "full"))
     with pytest.raises(ConfigError, match="13 labels cannot be sharded over 16 processes"):
-        shard_labels(built.system, 0, 16)
+        Built(("glocalxml", "full"), here=GroupSlice(0, 16))
+
+
+def test_label_clusters_inside_a_mixture_cannot_be_sharded():
+    with pytest.raises(ConfigError, match="the labels of the expert D-last cannot be sharded"):
+        Built(("glocalxml", "full"), "document.head=aplc", here=GroupSlice(0, 2))
+
+
+@pytest.mark.parametrize(("n", "width"), [(3, 2), (5_000, 3), (12_288, 1), (12_289, 5)])
+def test_rows_are_drawn_as_in_one_process(n, width):
+    def draw(here):
+        torch.manual_seed(0)
+        return here.draw(n, width, 0.02), torch.rand(1)
+
+    expected, after = draw(EVERY_LABEL)
+    parts = [draw(GroupSlice(rank, 3)) for rank in range(3)]
+    assert torch.cat([rows for rows, _ in parts]).equal(expected)
+    assert all(other.equal(after) for _, other in parts)
 
 
 @pytest.mark.parametrize(
     ("recipe", "overrides", "message"),
     [
-        ("glocalxml", ["candidates.mode=shortlist"], "candidates.mode=full"),
         ("glocalxml", ["train.budget=1m"], "time budget"),
         ("glocalxml", ["train.members=2"], "train.members=1"),
         ("fast", [], "no label parameters"),
@@ -58,43 +84,95 @@ def test_what_cannot_be_sharded_is_refused(tmp_path, recipe, overrides, message)
         fit_sharded(recipe, tiny_corpus(), out=tmp_path / "model", device="cpu")
 
 
-def run(ranks, out, **options):
-    found = torchrun(
-        ranks, "tests.cluster.fit_worker",
-        json.dumps({"out": str(out), "overrides": SETTINGS, **options}),
-        check="kill_at" not in options,
-    )  # fmt: skip
-    return found.stdout + found.stderr
-
-
-def assert_close(found, expected):
-    assert losses(found) == pytest.approx(losses(expected), rel=1e-4)
-    for name, tensor in weights(expected).items():
-        torch.testing.assert_close(weights(found)[name], tensor, rtol=1e-3, atol=1e-4)
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     out = tmp_path_factory.mktemp("alone") / "model"
-    recipe = tiny_recipe("glocalxml", "candidates.mode=full", *SETTINGS)
-    train(recipe, out, dev=tiny_corpus(9, seed=1))
+    train(tiny_recipe("glocalxml", *SETTINGS), out, dev=tiny_corpus(9, seed=1))
     return out
 
 
 @pytest.mark.slow
 @pytest.mark.dist
-def test_a_run_continues_on_more_and_fewer_processes(alone, tmp_path):
-    """Two processes start it, four go on, a killed one ends it, and one finishes it.
-
-    Processes ask each other every ten steps whether to stop.
-    """
+def test_a_run_continues_on_more_and_fewer_processes(alone, tmp_path, monkeypatch):
+    """One process starts it, two go on, a killed one ends it, and one finishes it."""
     out = tmp_path / "model"
-    assert "stopped" in run(2, out, stop_at=5)
+    options = {"out": str(out), "overrides": SETTINGS, "resume": True}
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "_step", Loop._step)
+        fit_worker.main(**options, stop_at=5)
+    said = torchrun(2, "tests.cluster.fit_worker", json.dumps({**options, "kill_at": 22}), check=0)
+    assert "error: another process of the run was lost" in said.stderr
+    assert not out.exists()
     (checkpoint,) = (tmp_path / "model.run").glob("checkpoint-*")
     assert len(list(checkpoint.glob("rows-*-of-2.safetensors"))) == 2
-    assert "stopped" in run(4, out, resume=True, stop_at=15)
-    said = run(2, out, resume=True, kill_at=22)
-    assert "error: another process of the run was lost" in said
-    assert not out.exists()
-    run(1, out, resume=True)
-    assert_close(out, alone)
+    fit_worker.main(**options)
+    assert losses(out) == pytest.approx(losses(alone), rel=1e-4)
+    for name, tensor in weights(alone).items():
+        torch.testing.assert_close(weights(out)[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+class Rows(torch.nn.Module):
+    """A system of one label matrix."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.weight = torch.nn.Parameter(rows)
+
+    def label_parts(self):
+        return [LabelPart(self, ("weight",))]
+
+
+def together(ranks, act):
+    """Have threads act as the processes of a group, which all end when one fails."""
+    meeting = threading.Barrier(ranks)
+
+    def acting(rank):
+        try:
+            return act(rank, meeting.wait)
+        except GlocalError:
+            meeting.abort()
+            raise
+
+    with ThreadPoolExecutor(ranks) as pool:
+        return [pool.submit(acting, rank) for rank in range(ranks)]
+
+
+def save_best(out, rows, ranks):
+    """Have processes save their rows of a matrix and something shared."""
+
+    def act(rank, wait):
+        folder = ShardedRunFolder(out, rank, ranks, wait)
+        system = Rows(rows[slice(*slice_bounds(len(rows), rank, ranks))])
+        folder.use_system(system)
+        folder.save_best({**system.state_dict(), "shared": torch.arange(3)})
+
+    return together(ranks, act)
+
+
+def test_weights_are_read_by_any_number_of_processes(tmp_path):
+    rows = torch.rand(11, 2)
+    for done in save_best(tmp_path / "model", rows, 4):
+        done.result()
+    for ranks in (1, 2, 3, 4):
+        folders = [ShardedRunFolder(tmp_path / "model", rank, ranks, int) for rank in range(ranks)]
+        found = [folder.load_best() for folder in folders]
+        assert torch.cat([part["weight"] for part in found]).equal(rows)
+        assert all(part["shared"].equal(torch.arange(3)) for part in found)
+
+
+def test_a_full_disk_of_one_process_keeps_the_weights_before(tmp_path, monkeypatch):
+    rows = torch.rand(11, 2)
+    save_best(tmp_path / "model", rows, 2)
+    write = sharded_folder.write_tensors
+
+    def full(tensors, path):
+        if path.name == "rows-1-of-2.safetensors":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(tensors, path)
+
+    monkeypatch.setattr(sharded_folder, "write_tensors", full)
+    first, second = save_best(tmp_path / "model", rows + 1, 2)
+    with pytest.raises(TrainingError, match=r"model\.run: No space left on device; free some"):
+        second.result()
+    assert isinstance(first.exception(), threading.BrokenBarrierError)  # it is not left waiting
+    assert ShardedRunFolder(tmp_path / "model", 0, 1, int).load_best()["weight"].equal(rows)

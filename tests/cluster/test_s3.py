@@ -8,6 +8,7 @@ import urllib.request
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from moto import server as moto
 
 from glocal.data import remote
 from glocal.data.file_store import open_store
@@ -17,8 +18,6 @@ from glocal.predict.shard_processes import ProcessEngine
 from glocal.predict.sharded import predict_sharded, shard_folder
 from glocal.predict.shards import ShardJob
 from tests.cli.conftest import invoke
-
-moto = pytest.importorskip("moto.server")
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

@@ -5,6 +5,7 @@ are tried with every label scored, with a shortlist, with a teacher among them, 
 vectors tied to the labels' texts.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from glocal.config.published_systems import MIXTURE, PUBLISHED_SYSTEMS
 from glocal.data.batches import Collator
 from glocal.data.tokens import TokenStore
 from glocal.errors import Interrupted
+from glocal.label_slice import EVERY_LABEL
 from glocal.predict.predictor import Predictor
 from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration
@@ -90,12 +92,13 @@ def recipe_of(case, *overrides):
 class Built:
     """A system with random weights, and its documents in batches of any kind."""
 
-    def __init__(self, case, *overrides, n=24):
+    def __init__(self, case, *overrides, n=24, here=EVERY_LABEL):
         self.corpus = tiny_corpus(n)
         self.labels = LabelSpace.build(self.corpus)
         torch.manual_seed(0)
         self.recipe = recipe_of(case, *overrides)
         self.statistics, vectors, self.companions = taught(self.recipe, self.corpus, self.labels)
+        self.statistics = replace(self.statistics, here=here)
         self.extra = self.companions.features(self.corpus)
         self.system, self.tokenizer = build_system(self.recipe, self.statistics, vectors=vectors)
         texts = [document.text for document in self.corpus.documents()]

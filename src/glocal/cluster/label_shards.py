@@ -1,9 +1,9 @@
 """Label parameters sharded over the processes of a group: each has a slice of the labels.
 
-- `shard_labels` cuts the label tensors of a system to this process's slice; `join_labels` gathers
-  them again. In between, memory of label parameters, gradients and moments is one slice's.
-- `GroupSlice` is the slice as a system sees it (`label_slice.py`). Losses, gradients and the best
-  labels are those of a single process, up to rounding.
+- `GroupSlice` is the slice as a system sees it (`label_slice.py`). A system built with it has the
+  label tensors of the slice alone, with the values that a single process would give them. Losses,
+  gradients and the best labels are those of a single process, up to rounding.
+- `join_labels` gathers the label tensors of all processes in the first one, which stores them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from glocal.errors import ConfigError
 from glocal.label_slice import EVERY_LABEL, LabelSlice
 from glocal.ranking.topk import RunningTopK
 from glocal.systems.system import System
+
+# Rows drawn at a time. PyTorch draws numbers in sixteens: a multiple gives those of a whole matrix.
+_DRAWN = 4096
 
 
 def slice_bounds(n_labels: int, rank: int, ranks: int) -> tuple[int, int]:
@@ -40,12 +43,44 @@ class GroupSlice(LabelSlice):
 
     def bounds(self, n_labels: int) -> tuple[int, int]:
         """Return the first label of the slice and the one after its last."""
+        if n_labels < self.ranks:
+            raise ConfigError(
+                f"{n_labels} labels cannot be sharded over {self.ranks} processes; start fewer of "
+                "them"
+            )
         return slice_bounds(n_labels, self.rank, self.ranks)
+
+    def draw(self, n_labels: int, width: int, std: float) -> Tensor:
+        """Return the slice's rows (n, width) of a matrix drawn from N(0, std) for all labels.
+
+        All rows are drawn, as a single process would, but only some at a time.
+        """
+        own, stop = self.bounds(n_labels)
+        rows = torch.empty(stop - own, width)
+        pieces = max(1, n_labels // _DRAWN)
+        for piece in range(pieces):
+            start = piece * _DRAWN
+            end = n_labels if piece == pieces - 1 else start + _DRAWN
+            drawn = torch.empty(end - start, width).normal_(0.0, std)
+            low, high = max(own, start), min(stop, end)
+            if low < high:
+                rows[low - own : high - own] = drawn[low - start : high - start]
+        return rows
 
     def local(self, labels: Tensor, n_labels: int) -> Tensor:
         """Return label ids counted within the slice; −1 for padding and labels outside it."""
         start, stop = self.bounds(n_labels)
         return torch.where((labels >= start) & (labels < stop), labels - start, -1)
+
+    def own(self, labels: Tensor, n_labels: int) -> Tensor:
+        """Return those of each document's labels (B, M) that are here, (B, N), −1 for none.
+
+        N is the most that a document has here, so that little is computed in vain.
+        """
+        start, stop = self.bounds(n_labels)
+        here = torch.where((labels >= start) & (labels < stop), labels, -1)
+        most = int((here >= 0).sum(1).max()) if len(here) else 0
+        return here.sort(1, descending=True).values[:, : max(1, most)]
 
     def shared(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """Return tensors whose gradients are summed over the processes."""
@@ -65,7 +100,8 @@ class GroupSlice(LabelSlice):
 
     def merged(self, indices: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the best k labels of all processes; ties by the smaller label id."""
-        pad = self._largest(indices.shape[1]) - indices.shape[1]  # slices may differ by a label
+        width = torch.tensor(indices.shape[1], device=indices.device)
+        pad = int(self.largest(width)) - indices.shape[1]  # slices may differ in size
         indices = nn.functional.pad(indices, (0, pad), value=-1).contiguous()
         scores = nn.functional.pad(scores.float(), (0, pad)).contiguous()
         best = RunningTopK(k)
@@ -74,10 +110,11 @@ class GroupSlice(LabelSlice):
         found = best.result()
         return found.indices, found.scores
 
-    def _largest(self, number: int) -> int:
-        value = torch.tensor(number, device=_device())
-        distributed.all_reduce(value, distributed.ReduceOp.MAX)
-        return int(value)
+    def largest(self, value: Tensor) -> Tensor:
+        """Return the largest value of all processes."""
+        found = value.detach().clone()
+        distributed.all_reduce(found, distributed.ReduceOp.MAX)
+        return found
 
     def _gathered(self, tensor: Tensor) -> list[Tensor]:
         parts = [torch.empty_like(tensor) for _ in range(self.ranks)]
@@ -113,33 +150,16 @@ class _SummedValue(torch.autograd.Function):
         return grads[0]
 
 
-def shard_labels(system: System, rank: int, ranks: int) -> None:
-    """Cut the label tensors of a system to the slice of a process.
-
-    Raises:
-        ConfigError: The system's labels cannot be sharded, or a process would have none.
-    """
-    tensors = list(_label_tensors(system))
-    fewest = min((len(tensor) for _, _, tensor in tensors), default=0)
-    if fewest < ranks:
-        raise ConfigError(
-            f"{fewest} labels cannot be sharded over {ranks} processes; start fewer of them"
-        )
-    if ranks == 1:
-        return
-    for module, name, tensor in tensors:
-        start, stop = slice_bounds(len(tensor), rank, ranks)
-        _replace(module, name, tensor[start:stop].clone())
-    system.use_slice(GroupSlice(rank, ranks))
-
-
-def join_labels(system: System, ranks: int) -> None:
-    """Gather the label tensors of all processes, so that each has the whole system."""
+def join_labels(system: System, rank: int, ranks: int) -> None:
+    """Gather the label tensors in the first process, which then has the whole system."""
     if ranks == 1:
         return
     for module, name, tensor in list(_label_tensors(system)):
-        _replace(module, name, _joined(tensor, ranks))
-    system.use_slice(EVERY_LABEL)
+        joined = _joined(tensor, rank, ranks)
+        if joined is not None:
+            _replace(module, name, joined)
+    if rank == 0:
+        system.use_slice(EVERY_LABEL)
 
 
 def label_tensor_names(system: System) -> set[str]:
@@ -166,19 +186,21 @@ def _replace(module: nn.Module, name: str, tensor: Tensor) -> None:
     setattr(module, name, tensor)
 
 
-def _joined(tensor: Tensor, ranks: int) -> Tensor:
-    """Return the rows of all processes, whose numbers of rows may differ by one."""
+def _joined(tensor: Tensor, rank: int, ranks: int) -> Tensor | None:
+    """Return the rows of all processes in the first one, None in the others."""
     device = _device()
     own = tensor.detach().to(device)
     sizes = [torch.zeros((), dtype=torch.long, device=device) for _ in range(ranks)]
     distributed.all_gather(sizes, torch.tensor(len(own), device=device))
-    most = int(max(sizes))
+    most = int(max(sizes))  # numbers of rows may differ by one
     padded = own.new_zeros((most, *own.shape[1:]))
     padded[: len(own)] = own
     flags = padded.dtype is torch.bool
     padded = padded.to(torch.uint8) if flags else padded
-    parts = [torch.empty_like(padded) for _ in range(ranks)]
-    distributed.all_gather(parts, padded)
+    parts = [torch.empty_like(padded) for _ in range(ranks)] if rank == 0 else None
+    distributed.gather(padded, parts, dst=0)
+    if parts is None:
+        return None
     rows = torch.cat([part[: int(size)] for part, size in zip(parts, sizes, strict=True)])
     return (rows.bool() if flags else rows).to(tensor.device)
 

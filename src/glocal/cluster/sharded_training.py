@@ -19,13 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from glocal.cluster.label_shards import join_labels, label_tensor_names, shard_labels
+from glocal.cluster.label_shards import GroupSlice, join_labels, label_tensor_names
 from glocal.cluster.sharded_folder import ShardedRunFolder
 from glocal.config import Recipe
 from glocal.config.resolve import check
 from glocal.data.corpus import Corpus
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError, Remedy, TrainingError
+from glocal.ranking.document_ranker import DocumentRanker
 from glocal.systems.system import System
 from glocal.train.engine import Engine
 from glocal.train.run import FitResult, fit
@@ -46,6 +47,8 @@ class ShardedEngine(Engine):
         self.shard, self.shards = self.rank, self.world
         # All documents are read by each process, with the same random numbers.
         self.rank, self.world = 0, 1
+        if self.shards > 1:
+            self.label_slice = GroupSlice(self.shard, self.shards)
         self._sharded: set[int] = set()
         self._folder: ShardedRunFolder | None = None
 
@@ -63,17 +66,17 @@ class ShardedEngine(Engine):
         """Every process writes the rows of its labels."""
         return True
 
-    def share_labels(self, system: System) -> None:
-        """Leave the label parameters of this process's slice."""
-        shard_labels(system, self.shard, self.shards)
+    def begin(self, system: System) -> None:
+        """Note the parameters of labels, of which every process has others."""
         names = label_tensor_names(system)
         self._sharded = {id(p) for name, p in system.named_parameters() if name in names}
         assert self._folder is not None, "the run has a folder"
         self._folder.use_system(system)
 
-    def join_labels(self, system: System) -> None:
-        """Give every process the whole system again."""
-        join_labels(system, self.shards)
+    def join_labels(self, system: DocumentRanker) -> None:
+        """Give the first process the parameters of all labels."""
+        assert isinstance(system, System), "words alone are refused"
+        join_labels(system, self.shard, self.shards)
 
     def wrap(
         self, system: nn.Module, optimizer: torch.optim.Optimizer
@@ -125,7 +128,7 @@ def fit_sharded(recipe: Recipe, train: Corpus, **options: Any) -> FitResult:
     """Train a system whose labels are sharded over the processes of torchrun.
 
     Args:
-        recipe: The settings; its experts score all labels, and nothing of it is left open.
+        recipe: The settings; nothing of them is left open.
         train: Texts with labels.
         options: Arguments of `fit`.
 

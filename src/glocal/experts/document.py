@@ -20,7 +20,7 @@ from glocal.encoders.encoder import Features
 from glocal.experts.expert import Expert, State, label_bias, label_matrix, present
 from glocal.experts.tied_labels import LabelText, tie_parts, tied_tensors
 from glocal.heads.aplc import APLC
-from glocal.label_slice import LabelPart, LabelSlice
+from glocal.label_slice import EVERY_LABEL, LabelPart, LabelSlice
 
 
 class DocumentExpert(Expert):
@@ -37,6 +37,7 @@ class DocumentExpert(Expert):
         clusters: Builds the APLC output layer for a width; None for one vector per label.
         skip_tails: Train a tail only on the documents with a label in it.
         text: Vectors of the labels' texts, from the same layers.
+        here: The labels that this process has.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class DocumentExpert(Expert):
         clusters: Callable[[int], APLC] | None = None,
         skip_tails: bool = True,
         text: LabelText | None = None,
+        here: LabelSlice = EVERY_LABEL,
     ) -> None:
         super().__init__()
         self.name, self.layers = name, layers
@@ -63,8 +65,8 @@ class DocumentExpert(Expert):
         self.head = None if clusters is None else clusters(inner)
         self.scores_rows, self.skip_tails = self.head is None, skip_tails
         flat = self.head is None
-        self.weight = label_matrix(n_labels, inner) if flat else None
-        self.bias = label_bias(bias, n_labels) if flat and config.bias else None
+        self.weight = label_matrix(n_labels, inner, here) if flat else None
+        self.bias = label_bias(bias, n_labels, here) if flat and config.bias else None
         self.tie = None
         if text is not None and self.weight is not None:
             self.tie = text.join(self.weight)

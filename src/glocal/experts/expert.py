@@ -10,12 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from glocal.encoders.encoder import Features
-from glocal.label_slice import LabelPart, LabelSlice
+from glocal.label_slice import EVERY_LABEL, LabelPart, LabelSlice
 
 State = tuple[Any, ...]
 
@@ -95,17 +94,19 @@ def rows_at(tensor: Tensor, labels: slice | Tensor) -> Tensor:
     return functional.embedding(labels, tensor)
 
 
-def label_bias(initial: Tensor | None, n_labels: int) -> nn.Parameter | None:
-    """Return a bias parameter per label at its initial value, or None."""
+def label_bias(
+    initial: Tensor | None, n_labels: int, here: LabelSlice = EVERY_LABEL
+) -> nn.Parameter | None:
+    """Return a bias parameter per label of a slice at its initial value, or None."""
     if initial is None:
         return None
     assert initial.shape == (n_labels,), "one initial bias per label"
-    return nn.Parameter(initial.clone().float())
+    return nn.Parameter(initial[slice(*here.bounds(n_labels))].clone().float())
 
 
-def label_matrix(n_labels: int, width: int) -> nn.Parameter:
-    """Return label vectors drawn from N(0, 0.02)."""
-    return nn.Parameter(torch.empty(n_labels, width).normal_(0.0, 0.02))
+def label_matrix(n_labels: int, width: int, here: LabelSlice = EVERY_LABEL) -> nn.Parameter:
+    """Return the label vectors of a slice, drawn from N(0, 0.02)."""
+    return nn.Parameter(here.draw(n_labels, width, 0.02))
 
 
 def present(*parameters: Any) -> list[nn.Parameter]:

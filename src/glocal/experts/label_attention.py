@@ -24,7 +24,7 @@ from glocal.experts import label_attention_kernel as kernel
 from glocal.experts.expert import Expert, State, label_bias, label_matrix, present
 from glocal.experts.label_means import LabelMeans
 from glocal.experts.tied_labels import LabelText, tie_parts, tied_tensors
-from glocal.label_slice import LabelPart, LabelSlice
+from glocal.label_slice import EVERY_LABEL, LabelPart, LabelSlice
 
 
 class LabelAttentionExpert(Expert):
@@ -39,6 +39,7 @@ class LabelAttentionExpert(Expert):
         bias: Initial label biases, (L,).
         dropout: On the hidden states.
         text: Of the labels, in the same layer.
+        here: The labels that this process has.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class LabelAttentionExpert(Expert):
         bias: Tensor,
         dropout: float = 0.0,
         text: LabelText | None = None,
+        here: LabelSlice = EVERY_LABEL,
     ) -> None:
         super().__init__()
         self.name, self.layers, self.config = name, (layer,), config
@@ -64,8 +66,8 @@ class LabelAttentionExpert(Expert):
         self.mlp_in = nn.Linear(hidden_size, config.hidden_size)
         self.mlp_out = nn.Parameter(torch.empty(config.hidden_size))
         nn.init.normal_(self.mlp_out, std=config.hidden_size**-0.5)
-        self.query = label_matrix(n_labels, key_size)
-        self.bias = label_bias(bias if config.bias else None, n_labels)
+        self.query = label_matrix(n_labels, key_size, here)
+        self.bias = label_bias(bias if config.bias else None, n_labels, here)
         self._raising: int | None = None  # hidden units with a positive output, once it is folded
         self.tie = None
         if text is not None:

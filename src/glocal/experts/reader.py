@@ -25,6 +25,7 @@ from glocal.experts.document import DocumentExpert
 from glocal.experts.expert import State
 from glocal.experts.reading_network import DualNetwork, masked_mean
 from glocal.experts.scattered import at_labels
+from glocal.label_slice import EVERY_LABEL, LabelPart, LabelSlice
 
 _LARGEST = 0.99  # votes are clipped here, since the log-odds of 1 are infinite
 
@@ -75,7 +76,8 @@ class ReaderExpert(DocumentExpert):
         self.prior = None
         if configuration.teacher and config.prior:
             assert self.head is None, "votes go with a vector for each label"
-            self.prior = VotePrior(options["n_labels"])
+            here = options.get("here", EVERY_LABEL)
+            self.prior = VotePrior(options["n_labels"], here)
 
     def prepare(self, features: Features) -> State:
         """Compute document vectors (B, bottleneck) and, with a prior, the weight of each vote."""
@@ -89,6 +91,13 @@ class ReaderExpert(DocumentExpert):
         """Return label vectors (L, H), biases (L,) and, with a prior, label ids (L,)."""
         tensors = super().label_tensors()
         return tensors if self.prior is None else (*tensors, self.prior.labels)
+
+    def label_parts(self) -> list[LabelPart] | None:
+        """Return the label vectors and biases and, with a prior, the ids of the labels."""
+        parts = super().label_parts()
+        if parts is None or self.prior is None:
+            return parts
+        return [*parts, LabelPart(self.prior, ("labels",))]
 
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """Return `⟨h, e_j⟩ + b_j`, plus the vote prior if there is one."""
@@ -122,15 +131,16 @@ class VotePrior(nn.Module):
 
     Args:
         n_labels: Size of the label space; the teacher may know further labels.
+        here: The labels that this process has.
     """
 
     labels: Tensor
 
-    def __init__(self, n_labels: int) -> None:
+    def __init__(self, n_labels: int, here: LabelSlice = EVERY_LABEL) -> None:
         super().__init__()
         self.numbers = nn.Parameter(torch.tensor([0.5, 1.5, 0.0]))  # slope, offset, parent
         # Scored together with the label vectors, so that each row knows its label.
-        self.register_buffer("labels", torch.arange(n_labels), persistent=False)
+        self.register_buffer("labels", torch.arange(*here.bounds(n_labels)), persistent=False)
 
     def prepare(self, features: Features) -> tuple[Tensor, Tensor]:
         """Return the scope and the prior of each of its labels, (B, S) each."""

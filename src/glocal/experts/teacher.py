@@ -19,6 +19,7 @@ from glocal.encoders.encoder import Features
 from glocal.experts.expert import Expert, State, label_bias, present
 from glocal.experts.reader import vote_odds
 from glocal.experts.scattered import at_labels
+from glocal.label_slice import EVERY_LABEL, LabelPart, LabelSlice
 
 _START = {"slope": 1.0, "offset": 0.0, "parent": -3.0, "share": 0.0, "background": 0.0}
 
@@ -29,17 +30,18 @@ class TeacherExpert(Expert):
     Args:
         name: Name in the recipe, `T`.
         bias: Initial label biases, (L,).
+        here: The labels that this process has.
     """
 
     labels: Tensor
 
-    def __init__(self, *, name: str, bias: Tensor) -> None:
+    def __init__(self, *, name: str, bias: Tensor, here: LabelSlice = EVERY_LABEL) -> None:
         super().__init__()
         self.name, self.layers = name, ()
-        self.bias = label_bias(bias, len(bias))
+        self.bias = label_bias(bias, len(bias), here)
         self.numbers = nn.Parameter(torch.tensor(list(_START.values())))
         # Scored together with the biases, so that each row knows its label.
-        self.register_buffer("labels", torch.arange(len(bias)), persistent=False)
+        self.register_buffer("labels", torch.arange(*here.bounds(len(bias))), persistent=False)
 
     def prepare(self, features: Features) -> State:
         """Return scope (B, S), log-odds of votes (B, S), mask of actual votes, learnt numbers."""
@@ -48,6 +50,10 @@ class TeacherExpert(Expert):
     def label_tensors(self) -> tuple[Tensor, ...]:
         """Return biases and label ids, (L,) each."""
         return (*present(self.bias), self.labels)
+
+    def label_parts(self) -> list[LabelPart] | None:
+        """Return the biases and the ids of the labels, which stay those of all labels."""
+        return [LabelPart(self, ("bias", "labels"))]
 
     def score(self, state: State, rows: tuple[Tensor, ...]) -> Tensor:
         """Return log-odds of label rows, (B, C)."""

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glocal.label_slice import EVERY_LABEL, LabelPart
+from glocal.label_slice import EVERY_LABEL, LabelPart, LabelSlice
 
 _STAND_INS = 1024  # label texts used in place of documents to scale P
 _SMALL = 0.02  # standard deviation of a random P, as of label vectors without a text
@@ -38,6 +38,7 @@ class LabelText:
         tied: Whether the text stays part of the label vectors during training.
         dropout: Probability of dropping δ_j in training.
         worth: Number of training texts at which δ_j counts half.
+        here: The labels that this process has.
     """
 
     vectors: Tensor
@@ -45,6 +46,7 @@ class LabelText:
     tied: bool
     dropout: float = 0.0
     worth: float = 0.0
+    here: LabelSlice = EVERY_LABEL
 
     @torch.no_grad()
     def join(
@@ -53,7 +55,8 @@ class LabelText:
         """Initialise label vectors from their texts.
 
         Args:
-            weight: (L, W) label vectors; when tied, they become δ and are set to zero.
+            weight: (n, W) label vectors of this process; when tied, they become δ and are set to
+                zero.
             base: (W, N) initial direction of P; by default the identity if the widths are equal,
                 else random.
             spread: Standard deviation of the initial scores.
@@ -63,9 +66,12 @@ class LabelText:
         """
         rows = self.directions().to(weight)
         start = self._projection(rows, weight.shape[1], base, spread)
+        own = slice(*self.here.bounds(len(rows)))
         if self.tied:
             weight.zero_()
-            return TextTie(rows, self.counts, start, dropout=self.dropout, worth=self.worth)
+            options = {"dropout": self.dropout, "worth": self.worth}
+            return TextTie(rows[own], self.counts, start, labels=self.here, **options)
+        rows = rows[own]
         named = rows.any(1, keepdim=True)
         weight.copy_(torch.where(named, rows @ start.T, weight))
         return None
@@ -94,11 +100,12 @@ class TextTie(nn.Module):
     """The part of label vectors that comes from the labels' texts.
 
     Args:
-        rows: (L, N) text vectors n_j.
+        rows: (n, N) text vectors n_j of the labels of this process.
         counts: (L,) number of training texts of each label.
         start: (W, N) initial value of P.
         dropout: Probability of dropping δ_j in training.
         worth: Number of training texts at which δ_j counts half.
+        labels: The labels of this process.
     """
 
     rows: Tensor
@@ -113,6 +120,7 @@ class TextTie(nn.Module):
         *,
         dropout: float = 0.0,
         worth: float = 0.0,
+        labels: LabelSlice = EVERY_LABEL,
     ) -> None:
         super().__init__()
         self.project = nn.Parameter(start)
@@ -121,11 +129,11 @@ class TextTie(nn.Module):
         seen = counts > 0
         fewest = counts[seen].min() if seen.any() else 0
         own = torch.where(seen, counts / (counts + worth), 0.0).float()
-        self.register_buffer("share", own, persistent=False)
-        self.register_buffer("rarest", counts == fewest, persistent=False)
+        here = slice(*labels.bounds(len(counts)))
+        self.register_buffer("share", own[here], persistent=False)
+        self.register_buffer("rarest", (counts == fewest)[here], persistent=False)
         self._kept: tuple[object, Tensor] | None = None
-        self.n_labels = len(rows)
-        self.labels = EVERY_LABEL
+        self.n_labels, self.labels = len(counts), labels
 
     def vectors(self, delta: Tensor) -> Tensor:
         """Return `P n_j + c_j δ_j`, (L, W); cached while predicting."""

@@ -39,10 +39,18 @@ class Cluster(nn.Module):
         inner: Width of the label vectors; the head has no projection.
         shape: `official`, `plain` or, for the head, `none`.
         bias: (n_labels,) initial biases; None for no biases.
+        here: The labels that this process has.
     """
 
     def __init__(
-        self, n_labels: int, width: int, inner: int, *, shape: str, bias: Tensor | None
+        self,
+        n_labels: int,
+        width: int,
+        inner: int,
+        *,
+        shape: str,
+        bias: Tensor | None,
+        here: LabelSlice = EVERY_LABEL,
     ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
@@ -51,10 +59,9 @@ class Cluster(nn.Module):
         if shape == "official":
             layers += [nn.LayerNorm(inner), nn.ReLU()]
         self.project = nn.Sequential(*layers)
-        self.weight = nn.Parameter(torch.empty(n_labels, inner).normal_(0.0, 0.02))
-        self.bias = None if bias is None else nn.Parameter(bias.clone())
-        self.n_labels = n_labels
-        self.labels = EVERY_LABEL
+        self.n_labels, self.labels = n_labels, here
+        self.weight = nn.Parameter(here.draw(n_labels, inner, 0.02))
+        self.bias = None if bias is None else nn.Parameter(bias[slice(*self.here)].clone())
 
     @property
     def here(self) -> tuple[int, int]:
@@ -88,6 +95,7 @@ class APLC(nn.Module):
         q: Factor by which each tail is narrower than the one before.
         tail: `official` (Linear → LayerNorm → ReLU → Linear) or `plain` (Linear → Linear).
         priors: Initial biases as log-odds; None for no biases.
+        here: The labels of each cluster that this process has.
     """
 
     order: Tensor
@@ -102,9 +110,10 @@ class APLC(nn.Module):
         q: float = 2.0,
         tail: str = "official",
         priors: ClusterPriors | None = None,
+        here: LabelSlice = EVERY_LABEL,
     ) -> None:
         super().__init__()
-        self.bounds, self.width, self.labels = clusters.bounds, width, EVERY_LABEL
+        self.bounds, self.width, self.labels = clusters.bounds, width, here
         gates = None if priors is None else torch.from_numpy(priors.gates).float()
         labels = None if priors is None else torch.from_numpy(priors.labels).float()
         self.gates = Cluster(clusters.n_tails, width, width, shape="none", bias=gates)
@@ -115,6 +124,7 @@ class APLC(nn.Module):
                 tail_width(width, q, number) if number else width,
                 shape=tail if number else "none",
                 bias=None if labels is None else labels[start:stop],
+                here=here,
             )
             for number, (start, stop) in enumerate(pairwise(clusters.bounds))
         )

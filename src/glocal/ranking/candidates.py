@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from glocal.data.batches import Batch
+from glocal.label_slice import LabelSlice
 
 
 class Candidates(NamedTuple):
@@ -22,6 +23,20 @@ class Candidates(NamedTuple):
     labels: Tensor  # (B, C) int64
     targets: Tensor  # (B, C) float
     weights: Tensor  # (B, C) float; 0 for padding and collisions
+
+    def within(self, here: LabelSlice, n_labels: int) -> Candidates:
+        """Return the candidates among the labels of this process, counted from its first."""
+        if not here.sharded:
+            return self
+        own = (here.local(self.labels, n_labels) >= 0) & (self.weights > 0)
+        most = max(1, int(own.sum(1).max()))  # so that little is computed in vain
+        places = own.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+        start, _ = here.bounds(n_labels)
+        return Candidates(
+            torch.where(own, self.labels - start, 0).gather(1, places),
+            self.targets.gather(1, places),
+            (self.weights * own).gather(1, places),
+        )
 
 
 def draw_candidates(

@@ -3,6 +3,7 @@
 - every label, chunk by chunk, so that no (documents × labels) matrix is held; or
 - a shortlist for each document, where every expert scores just that.
 
+Where labels are sharded, a process scores those it has, and the best of all are merged.
 A single mixture of experts ranks this way, and so does an ensemble of mixtures.
 """
 
@@ -20,7 +21,7 @@ from glocal.experts.scattered import at_labels
 from glocal.ranking.combination import Combination
 from glocal.ranking.document_ranker import RankRequest
 from glocal.ranking.ranker import Ranked, Ranker
-from glocal.ranking.topk import RunningTopK
+from glocal.ranking.topk import RunningTopK, TopK
 
 
 class ExpertRanker(Ranker):
@@ -39,7 +40,10 @@ class ExpertRanker(Ranker):
 
     @abstractmethod
     def shortlist(self, batch: Batch, states: Any, k: int, allowed: Tensor | None) -> Tensor | None:
-        """Return labels worth scoring per document, (B, M), −1 for none; None for every label."""
+        """Return labels worth scoring per document, (B, M), −1 for none; None for every label.
+
+        They are the same in every process.
+        """
 
     def rank(self, batch: Batch, states: Any, request: RankRequest) -> Ranked:
         """Rank by the mean of the experts' probabilities (Eq. 7), or as `combination` says."""
@@ -53,37 +57,51 @@ class ExpertRanker(Ranker):
             probabilities = self._probabilities(states, scored, experts, mean)
             for best, scores in zip(running, probabilities, strict=True):
                 best.update(scores, labels, allowed)
+        found = [self._merged(best) for best in running]
         if candidates is not None and not given and candidates.shape[1] < k:
-            for best in running:
-                self._fill(best, candidates, allowed)
-        combined, *parts = [best.result() for best in running]
+            found = [self._filled(best, k, candidates, allowed) for best in found]
+        combined, *parts = found
         return Ranked(
             combined,
             dict(zip(experts, parts, strict=False)),  # the mean, if any, comes after the experts
             parts[-1] if mean else None,
         )
 
-    def _fill(self, best: RunningTopK, shortlist: Tensor, allowed: Tensor | None) -> None:
-        """Add the labels outside a shortlist below all others, the most frequent first."""
+    def _merged(self, best: RunningTopK) -> TopK:
+        """Return the best labels of all processes."""
         found = best.result()
+        return TopK(*self.labels_here.merged(found.indices, found.scores, best.k))
+
+    def _filled(self, found: TopK, k: int, shortlist: Tensor, allowed: Tensor | None) -> TopK:
+        """Add the labels outside a shortlist below all others, the most frequent first."""
         lowest = torch.where(found.indices >= 0, found.scores, 1.0).amin(1, keepdim=True)
-        share = (self.counts + 1) / (self.counts.max() + 2)  # below 1
-        for chunk in self.chunks(len(shortlist), shortlist.device):
-            labels = torch.arange(chunk.start, chunk.stop, device=shortlist.device)
+        most = self.labels_here.largest(self.counts.max())
+        share = (self.counts + 1) / (most + 2)  # below 1
+        best = RunningTopK(k)
+        if self.labels_here.first:
+            best.update(found.scores, found.indices)
+        for labels, chunk in self._chunked(len(shortlist), shortlist.device):
             listed, _ = at_labels(shortlist, torch.zeros_like(shortlist), labels)
             scores = (lowest * share[chunk]).masked_fill(listed, -1.0)
             best.update(scores, labels, allowed)
+        return self._merged(best)
 
     def _label_sets(
         self, batch: Batch, candidates: Tensor | None
     ) -> Iterator[tuple[Tensor, slice | Tensor]]:
         """Yield label ids that are scored together, and how to ask the experts for them."""
-        if candidates is not None:
-            yield candidates, candidates.clamp(min=0)
+        if candidates is None:
+            yield from self._chunked(len(batch), batch.input_ids.device)
             return
-        device = batch.input_ids.device
-        for chunk in self.chunks(len(batch), device):
-            yield torch.arange(chunk.start, chunk.stop, device=device), chunk
+        own = self.labels_here.own(candidates, self.n_labels)
+        start, _ = self.labels_here.bounds(self.n_labels)
+        yield own, (own - start).clamp(min=0)
+
+    def _chunked(self, documents: int, device: torch.device) -> Iterator[tuple[Tensor, slice]]:
+        """Yield the ids of the labels here, chunk by chunk, and their places."""
+        start, _ = self.labels_here.bounds(self.n_labels)
+        for chunk in self.chunks(documents, device):
+            yield torch.arange(start + chunk.start, start + chunk.stop, device=device), chunk
 
     def _probabilities(
         self, states: Any, labels: slice | Tensor, experts: Sequence[str], mean: bool

@@ -16,6 +16,7 @@ from glocal.arrays import Ints
 from glocal.data.batches import Batch, Collator
 from glocal.data.chunks import Chunking
 from glocal.errors import ConfigError
+from glocal.label_slice import EVERY_LABEL, LabelSlice
 from glocal.ranking.document_ranker import DocumentRanker, RankRequest
 from glocal.ranking.predictions import Predictions
 from glocal.ranking.topk import TopK
@@ -30,7 +31,13 @@ class Ranked(NamedTuple):
 
 
 class Ranker(nn.Module, DocumentRanker):
-    """Finds the best labels of documents in a fixed label space."""
+    """Finds the best labels of documents in a fixed label space.
+
+    Attributes:
+        labels_here: The labels whose parameters are in this process.
+    """
+
+    labels_here: LabelSlice = EVERY_LABEL
 
     @property
     @abstractmethod
@@ -43,7 +50,10 @@ class Ranker(nn.Module, DocumentRanker):
 
     @abstractmethod
     def expert_logits(self, states: Any, labels: slice | Tensor) -> dict[str, Tensor]:
-        """Return each expert's logits of labels: a slice of all, or (B, C) of each document."""
+        """Return each expert's logits of labels: a slice of all, or (B, C) of each document.
+
+        Labels are counted from the first one that is in this process.
+        """
 
     @abstractmethod
     def rank(self, batch: Batch, states: Any, request: RankRequest) -> Ranked:

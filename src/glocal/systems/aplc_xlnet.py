@@ -42,6 +42,7 @@ def build_aplc(
         q=config.q,
         tail=config.tail,
         priors=priors if config.bias else None,
+        here=statistics.here,
     )
 
 
@@ -64,6 +65,7 @@ class APLCXLNet(System):
     ) -> None:
         super().__init__()
         self.recipe, self.encoder, self.n_labels = recipe, encoder, statistics.n_labels
+        self.labels_here = statistics.here
         self.expert_names, self.layers = [experts[0].name], experts[0].layers
         width = encoder.hidden_size * len(self.layers)
         inner = recipe.aplc.hidden_size or width

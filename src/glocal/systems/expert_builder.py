@@ -45,13 +45,14 @@ class ExpertBuilder:
             "n_labels": len(bias),
             "bias": bias,
             "dropout": recipe.encoder.dropout,
+            "here": statistics.here,
         }
 
     def __call__(self, spec: ExpertSpec) -> Expert:
         """Return the expert of a name."""
         recipe, common = self.recipe, {"name": spec.name, **self.common}
         if spec.kind == TEACHER:
-            return TeacherExpert(name=spec.name, bias=self.bias)
+            return TeacherExpert(name=spec.name, bias=self.bias, here=self.statistics.here)
         if spec.kind == SPARSE_EXPERT:
             unseen = torch.from_numpy(np.asarray(self.statistics.counts) == 0)
             n_added = self.statistics.n_added
@@ -86,6 +87,7 @@ class ExpertBuilder:
             tied=config.text == "tied",
             dropout=config.text_dropout,
             worth=config.text_worth,
+            here=self.statistics.here,
         )
 
     def _clusters(self) -> Callable[[int], APLC] | None:

@@ -12,6 +12,7 @@
 - Prediction: the probability of a label is that of its clusters times its own.
 - With `candidates.coarse`, levels join the training one after another, and rows start as those of
   the cluster above them.
+- Where labels are sharded, clusters are in every process, and are the same in each.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from glocal.config.settings import CandidatesConfig
 from glocal.data.batches import Collator
 from glocal.experts.document import DocumentExpert
 from glocal.experts.expert import Expert, State
+from glocal.label_slice import EVERY_LABEL
 from glocal.log_odds import log_odds
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
@@ -55,7 +57,7 @@ class LabelTree(nn.Module):
 
     def __init__(self, config: CandidatesConfig, experts: Sequence[Expert], n_labels: int) -> None:
         super().__init__()
-        self.config, self.n_labels = config, n_labels
+        self.config, self.n_labels, self.labels_here = config, n_labels, EVERY_LABEL
         self.sizes = level_sizes(config)
         self.scorers = _scorers(config, experts)
         levels = [[ClusterRows(expert, size) for expert in self.scorers] for size in self.sizes]
@@ -76,6 +78,11 @@ class LabelTree(nn.Module):
     @scorers.setter
     def scorers(self, experts: Sequence[Expert]) -> None:
         self.__dict__["_scorers"] = tuple(experts)
+
+    @property
+    def _here(self) -> slice:
+        """The labels whose rows are in this process."""
+        return slice(*self.labels_here.bounds(self.n_labels))
 
     def _list_members(self) -> None:
         """List the labels of each cluster.
@@ -124,6 +131,7 @@ class LabelTree(nn.Module):
         share = min(1.0, self.config.picked / self.sizes[-1])
         picking = np.maximum(self._texts(gold, -1), share * gold.shape[0])
         prior = log_odds((counts + 0.5) / (picking[self.leaves.cpu().numpy()] + 1.0))
+        prior = prior[self._here]
         for expert in experts:
             for tensor in expert.label_tensors():
                 if isinstance(tensor, nn.Parameter) and tensor.dim() == 1:
@@ -196,8 +204,8 @@ class LabelTree(nn.Module):
         return torch.logsumexp(torch.stack(parts), 0) - math.log(count)
 
     def of_labels(self, states: Mapping[str, State], labels: slice | Tensor) -> Tensor:
-        """Return the log-probability of the clusters of labels: (B, C)."""
-        leaves = self.leaves[labels]
+        """Return the log-probability of the clusters of labels here: (B, C)."""
+        leaves = self.leaves[self._here][labels]
         total: Tensor | None = None
         for level, size in enumerate(self.sizes):
             wanted = self.at_level(leaves, level)
@@ -348,7 +356,8 @@ class LabelTree(nn.Module):
                 clusters = torch.arange(self.sizes[depth - 1], device=self.leaves.device)
                 clusters = clusters // (self.sizes[depth - 1] // self.sizes[depth - 2])
             else:
-                finer, clusters = self.scorers[place].label_tensors(), self.leaves
+                finer = self.scorers[place].label_tensors()
+                clusters = self.leaves[self._here]
             for tensor, coarse in zip(finer, rows.tensors, strict=True):
                 if isinstance(tensor, nn.Parameter) and tensor.dim() > 1:
                     tensor.copy_(coarse[clusters])

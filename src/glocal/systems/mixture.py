@@ -24,7 +24,6 @@ from glocal.config.expert_names import ExpertSpec
 from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Batch, Collator
 from glocal.encoders.encoder import Encoder, Features
-from glocal.experts.document import DocumentExpert
 from glocal.experts.expert import Expert, State
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.experts.label_means import LabelMeans
@@ -32,9 +31,7 @@ from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
 from glocal.losses.memory import ChunkUse
-from glocal.ranking.aplc_topk import aplc_topk
 from glocal.ranking.candidates import Candidates, cluster_candidates, draw_candidates
-from glocal.ranking.expert_topk import deduplicate
 from glocal.ranking.topk import RunningTopK
 from glocal.systems.cluster_rows import joint_log_odds
 from glocal.systems.expert_builder import ExpertBuilder, initial_bias
@@ -69,6 +66,7 @@ class ExpertMixture(SlicedMixture):
     ) -> None:
         super().__init__()
         self.recipe, self.n_labels, self.encoder = recipe, statistics.n_labels, encoder
+        self.labels_here = statistics.here
         bias = initial_bias(recipe.loss.bias_init, statistics)
         build = ExpertBuilder(recipe, encoder.hidden_size, bias, statistics)
         built = [build(spec) for spec in experts]
@@ -77,12 +75,16 @@ class ExpertMixture(SlicedMixture):
         self.tree: LabelTree | None = None
         if recipe.candidates.mode == "clusters":
             self.tree = LabelTree(recipe.candidates, self.trained_experts(), self.n_labels)
+            self.tree.labels_here = self.labels_here
         counts = torch.from_numpy(statistics.counts.astype(np.float32))
-        self.register_buffer("counts", counts, persistent=False)
         unread = recipe.labels.text == "off" or bool((counts > 0).all())
+        counts = counts[slice(*self.labels_here.bounds(self.n_labels))]
+        self.register_buffer("counts", counts, persistent=False)
         self.register_buffer("untaught", None if unread else counts == 0, persistent=False)
         if recipe.encoder.freeze:
             encoder.requires_grad_(False)
+        if self.labels_here.sharded:
+            self.label_parts()  # refuses experts that have all labels
 
     # --- the experts and their inputs ---------------------------------------------------------
 
@@ -101,11 +103,6 @@ class ExpertMixture(SlicedMixture):
             yield
         finally:
             self.expert_names = every
-
-    @property
-    def proposer(self) -> DocumentExpert | None:
-        """The first document expert, which proposes labels; None where there is none."""
-        return next((e for e in self._experts() if isinstance(e, DocumentExpert)), None)
 
     def prepare(self, batch: Batch) -> dict[str, State]:
         """Return each expert's state for a batch, by name."""
@@ -162,21 +159,23 @@ class ExpertMixture(SlicedMixture):
         """Return the BCE (Eq. 8; ME-XML Eq. 5) plus, once started, diversity (ME-XML Eq. 6–9)."""
         features, experts = self.features(batch), self.trained_experts()
         here, loss = self.labels_here, self.recipe.loss
-        states = {expert.name: here.shared(expert.prepare(features)) for expert in experts}
-        batch = replace(batch, gold=here.local(batch.gold, self.n_labels))
+        prepared = {expert.name: expert.prepare(features) for expert in experts}
+        states = {name: here.shared(state) for name, state in prepared.items()}
+        own = replace(batch, gold=here.local(batch.gold, self.n_labels))
+        common = torch.zeros((), device=batch.gold.device)  # what every process computes
         if self.shortlists:
-            total = self._shortlist_loss(batch, states, position)
+            total = self._shortlist_loss(batch, own, states, position)
         elif self.tree is not None:
-            total = self._tree_loss(self.tree, batch, states, position)
+            common, picked = self._tree_loss(self.tree, batch, prepared, position)
+            total = self._picked_loss(picked, batch, states)
         else:
-            total = self._full_loss(batch, states)
+            total = self._full_loss(own, states)
         if loss.kind == "individual" and loss.expert_reduction == "mean":
-            total = total / len(experts)
+            total, common = total / len(experts), common / len(experts)
         if self.phase(position) == "diverse":
-            total = total + loss.diversity_weight * self._diversity(batch, states)
-        if loss.label_reduction == "mean":
-            total = total / self.n_labels
-        return here.total(total / batch.denominator)
+            total = total + loss.diversity_weight * self._diversity(own, states)
+        divisor = batch.denominator * (self.n_labels if loss.label_reduction == "mean" else 1)
+        return here.total(total / divisor) + common / divisor
 
     def _full_loss(self, batch: Batch, states: dict[str, State]) -> Tensor:
         experts = [expert for expert in self.trained_experts() if expert.scores_rows]
@@ -222,8 +221,9 @@ class ExpertMixture(SlicedMixture):
         return total
 
     def _shortlist_loss(
-        self, batch: Batch, states: dict[str, State], position: TrainingPosition
+        self, batch: Batch, own: Batch, states: dict[str, State], position: TrainingPosition
     ) -> Tensor:
+        """Return the losses of all labels and of candidates; `own` has the gold labels here."""
         proposer = self.proposer
         assert proposer is not None, "a rule for shortlists"
         config = self.recipe.candidates
@@ -232,11 +232,11 @@ class ExpertMixture(SlicedMixture):
         def chunk_loss(chunk: slice, flat: Any, rows: Any) -> Tensor:
             logits = self._taught(proposer.score(tuple(flat), tuple(rows)), chunk)
             if hardest is not None:
-                _observe(hardest, logits.detach(), chunk, batch.gold)
-            return bce_chunk(logits, batch.gold, chunk.start, targets=batch.targets)
+                _observe(hardest, logits.detach(), chunk, own.gold)
+            return bce_chunk(logits, own.gold, chunk.start, targets=own.targets)
 
         limit = self.recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit("cpu")
-        chunks = label_chunks(self.n_labels, documents=len(batch), width=1, limit=limit)
+        chunks = label_chunks(self.n_here, documents=len(batch), width=1, limit=limit)
         state = states[proposer.name]
         if proposer.scores_rows:
             total = chunked_loss(chunk_loss, chunks, state, proposer.label_tensors())
@@ -248,7 +248,7 @@ class ExpertMixture(SlicedMixture):
                         _observe(hardest, proposer.logits(state, chunk), chunk, batch.gold)
         candidates = draw_candidates(
             batch,
-            None if hardest is None else hardest.result().indices,
+            None if hardest is None else self._hardest(hardest),
             n_random=config.random,
             n_labels=self.n_labels,
             seed=(position.seed, position.step),
@@ -258,23 +258,36 @@ class ExpertMixture(SlicedMixture):
                 total = total + self._candidate_loss(expert, states[expert.name], candidates)
         return total
 
+    def _hardest(self, found: RunningTopK) -> Tensor:
+        """Return the hardest negatives of all processes, from those of each."""
+        labels, scores = found.result()
+        start, _ = self.labels_here.bounds(self.n_labels)
+        labels = torch.where(labels >= 0, labels + start, -1)
+        return self.labels_here.merged(labels, scores, found.k)[0]
+
     def _tree_loss(
         self, tree: LabelTree, batch: Batch, states: dict[str, State], position: TrainingPosition
-    ) -> Tensor:
-        """Return the losses of clusters and of the labels of clusters that are picked."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the losses of clusters, and the labels (B, C) to train; None: none yet."""
         depth = tree.depth(position.fraction)
         for joining in tree.joining(position.step, position.steps):
             tree.begin_level(joining)
         picked = tree.pick(states, tree.config.picked, gold=batch.gold)
         total = tree.loss(states, batch.gold, picked, depth)
-        if depth > len(tree.sizes):
-            labels = tree.members[picked[-1]].flatten(1)
+        trains_labels = depth > len(tree.sizes)
+        return total, tree.members[picked[-1]].flatten(1) if trains_labels else None
+
+    def _picked_loss(self, labels: Tensor | None, batch: Batch, states: dict[str, State]) -> Tensor:
+        """Return the losses of the labels of clusters that are picked."""
+        total = torch.zeros((), device=batch.gold.device)
+        if labels is not None:
             candidates = cluster_candidates(batch.gold, labels, n_labels=self.n_labels)
             for expert in self.trained_experts():
                 total = total + self._candidate_loss(expert, states[expert.name], candidates)
         return total
 
     def _candidate_loss(self, expert: Expert, state: State, candidates: Candidates) -> Tensor:
+        candidates = candidates.within(self.labels_here, self.n_labels)
         logits = self._taught(expert.logits(state, candidates.labels), candidates.labels)
         return bce_candidates(logits, candidates.targets, candidates.weights)
 
@@ -312,58 +325,16 @@ class ExpertMixture(SlicedMixture):
 
     # --- prediction ---------------------------------------------------------------------------
 
-    def shortlist(
-        self, batch: Batch, states: dict[str, State], k: int, allowed: Tensor | None
-    ) -> Tensor | None:
-        """Return the labels that experts propose, where the recipe uses candidates; else None.
-
-        A single expert that does not rank every label ranks only its own suggestions; the other
-        labels follow by their frequency.
-        """
-        if self.tree is not None:
-            return self._with_suggestions(self.tree.candidates(states, k, allowed), states)
-        if not self.shortlists:
-            first, *others = self._experts()
-            if others or first.ranks_all:
-                return None
-            return first.suggestions(states[first.name])
-        proposed = self._propose(batch, states, max(k, self.recipe.candidates.predict), allowed)
-        return self._with_suggestions(proposed, states)
-
-    def _propose(
-        self, batch: Batch, states: dict[str, State], k: int, allowed: Tensor | None
-    ) -> Tensor:
-        proposer = self.proposer
-        assert proposer is not None, "a rule for shortlists"
-        if proposer.head is not None:
-            (document,) = states[proposer.name]
-            with torch.autocast(document.device.type, enabled=False):
-                return aplc_topk(proposer.head, document.float(), k, allowed=allowed).indices
-        best = RunningTopK(k)
-        device = batch.input_ids.device
-        limit = ChunkUse.EXPERT_LOGITS.limit(device.type)
-        for chunk in label_chunks(self.n_labels, documents=len(batch), width=1, limit=limit):
-            labels = torch.arange(chunk.start, chunk.stop, device=device)
-            logits = proposer.logits(states[proposer.name], chunk)
-            best.update(torch.sigmoid(logits.float()), labels, allowed)
-        return best.result().indices
-
-    def _with_suggestions(self, proposed: Tensor, states: dict[str, State]) -> Tensor:
-        """Return the proposed and the other experts' suggested labels, each once, −1 for none."""
-        others = [expert.suggestions(states[expert.name]) for expert in self._experts()]
-        count = self.recipe.candidates.predict
-        found = [labels[:, :count].to(proposed) for labels in others if labels is not None]
-        if not found:
-            return proposed
-        pooled = torch.cat([proposed, *found], 1)
-        return deduplicate(pooled.masked_fill(pooled >= self.n_labels, -1))
-
     def expert_logits(self, states: dict[str, State], labels: slice | Tensor) -> dict[str, Tensor]:
         """Return each expert's logits of labels, by name.
 
         With clusters, a trained expert's probability is that of the label's clusters times its own.
         """
-        logits = {e.name: e.logits(states[e.name], labels).float() for e in self._experts()}
+        every = self.every_id(labels)
+        logits = {
+            e.name: e.logits(states[e.name], labels if e.trained else every).float()
+            for e in self._experts()
+        }
         if self.tree is not None:
             clusters = self.tree.of_labels(states, labels)
             for expert in self.trained_experts():

@@ -46,6 +46,7 @@ class LabelStatistics:
     texts: Sequence[str] | None = None  # (L,) names and descriptions, where a recipe uses them
     text_vectors: Mapping[int, np.ndarray] | None = None  # layer → (L, H), encoded from the texts
     n_added: int = 0  # labels at the end that were added after training
+    here: LabelSlice = EVERY_LABEL  # the labels whose parameters this process has
 
     @property
     def n_labels(self) -> int:
@@ -60,10 +61,7 @@ class System(Ranker):
         recipe: The settings it was built from.
         encoder: Reads the text.
         row_updates: What gets the gradients of label matrices, by the identity of the matrix.
-        labels_here: The labels whose parameters are in this process.
     """
-
-    labels_here: LabelSlice = EVERY_LABEL
 
     recipe: ResolvedRecipe
     encoder: Encoder

@@ -88,11 +88,8 @@ class Engine(LocalEngine):
         )
         return wrapped
 
-    def share_labels(self, system: System) -> None:
-        """Leave to this process the label parameters that it is to train: all of them."""
-
-    def join_labels(self, system: System) -> None:
-        """Give every process the whole system again."""
+    def begin(self, system: System) -> None:
+        """Note the parameters that the run trains."""
 
     @property
     def saves(self) -> bool:

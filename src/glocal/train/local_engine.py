@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from glocal.ranking.document_ranker import check_device
+from glocal.label_slice import EVERY_LABEL, LabelSlice
+from glocal.ranking.document_ranker import DocumentRanker, check_device
 from glocal.train.checkpoint import RunFolder
 
 if TYPE_CHECKING:
@@ -27,12 +28,14 @@ class LocalEngine:
         world: The number of processes.
         is_main: Whether this process writes files and reports.
         precision: `bf16`, `fp16` or `fp32`.
+        label_slice: The labels whose parameters this process trains.
     """
 
     rank: int = 0
     world: int = 1
     is_main: bool = True
     precision: str = "fp32"
+    label_slice: LabelSlice = EVERY_LABEL
 
     @property
     def device_type(self) -> str:
@@ -58,6 +61,9 @@ class LocalEngine:
     def run_folder(self, out: Path) -> RunFolder:
         """Return the folder that holds the state of an unfinished run."""
         return RunFolder(out)
+
+    def join_labels(self, system: DocumentRanker) -> None:
+        """Give the first process the parameters of all labels, where processes share them."""
 
     def wait(self) -> None:
         """Wait until every process is here."""

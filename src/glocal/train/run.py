@@ -151,6 +151,7 @@ def fit(
     model.metrics = {**model.metrics, **plan.outcome(seconds, listener)}
     if soft is not None:
         model.metrics["distillation"] = dict(soft.facts)
+    engine.join_labels(model.system)
     if engine.is_main:
         save_model(target, model, log=folder.log_path)
         folder.remove()

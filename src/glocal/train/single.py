@@ -129,6 +129,7 @@ def build_trainable(
         labels.n_documents,
         inputs.companions.label_vectors(),
         inputs.label_texts,
+        here=context.engine.label_slice,
     )
     seed_everything(recipe.train.seed, 0)
     return build_system(
@@ -209,7 +210,7 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
     engine, folder, listener = context.engine, context.folder, context.listener
     assert isinstance(engine, Engine), "an encoder is trained with torch"
     seed_everything(config.seed, engine.rank)
-    engine.share_labels(system)
+    engine.begin(system)
     if config.label_precision == "bf16":
         round_label_matrices(system)  # before they take memory on the device
     system.to(engine.device)
@@ -262,7 +263,6 @@ def _run_loop(loop: Loop, recipe: ResolvedRecipe) -> None:
     )
     loop.run()
     system.load_state_dict(loop.final_weights())
-    engine.join_labels(system)
     system.encoder.compute_dtype = None
 
 
