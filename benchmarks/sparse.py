@@ -5,7 +5,8 @@
 DATA is a folder with train, dev and test files (Parquet or JSON lines) and perhaps a labels.jsonl.
 Every system is trained in a process of its own, one after the other. The peers get unigram TF-IDF
 features (sublinear, l2, fitted on train), whose making is timed apart; ours times everything from
-the texts. Times are wall and processor time: on a busy machine the latter is the fairer ratio.
+the texts, also stage by stage. Times are wall and processor time: on a busy machine the latter is
+the fairer ratio. `--device cuda --skip bonsai pecos` times our training on a GPU.
 PECOS wants numpy < 2 and so an environment of its own (`pip install libpecos`); without
 `--pecos` it is left out. Prints a table with ratios.
 """
@@ -43,6 +44,26 @@ class Clock:
         return {"train": wall, "cpu": cpu, "predict": time.perf_counter() - self.middle[0]}
 
 
+class Stages:
+    """Wall time of each stage of training, as its progress tells."""
+
+    def __init__(self):
+        self.seconds, self.current = {}, "preparing"
+        self.started = time.perf_counter()
+
+    def __call__(self, stage):
+        """A stage begins."""
+        self.end()
+        self.current = stage
+        return lambda done, total: None
+
+    def end(self):
+        """The current stage is over."""
+        now = time.perf_counter()
+        self.seconds[self.current] = self.seconds.get(self.current, 0) + now - self.started
+        self.started = now
+
+
 def files(folder, split):
     """The file of a split."""
     return next(p for p in sorted(Path(folder).glob(f"{split}.*")) if p.suffix != ".tmp")
@@ -59,15 +80,23 @@ def prepare(args, work):
 
     train, test = (read_corpus(files(args.data, split)) for split in (args.train, args.split))
     labels = LabelSpace.build(train)
+    save_npz(work / "y-train.npz", labels.encode(train), compressed=False)
+    save_npz(work / "y-test.npz", labels.encode(test), compressed=False)
+    if peers(args) == ["ours"]:
+        return 0.0
     started = time.perf_counter()
     config = SparseConfig(pairs=False, pieces="off", title_weight=0.0, min_words=1, max_words=1.0)
     vectoriser, features = Vectoriser.fit(train, config, threads=args.threads)
     seconds = time.perf_counter() - started
     save_npz(work / "x-train.npz", features, compressed=False)
     save_npz(work / "x-test.npz", vectoriser.transform(test.texts()), compressed=False)
-    save_npz(work / "y-train.npz", labels.encode(train), compressed=False)
-    save_npz(work / "y-test.npz", labels.encode(test), compressed=False)
     return seconds
+
+
+def peers(args):
+    """The systems to train."""
+    skipped = {*args.skip, *(() if args.pecos else ("pecos",))}
+    return [system for system in SYSTEMS if system not in skipped]
 
 
 def load(work, name):
@@ -89,11 +118,14 @@ def ours(args, work):
     table = Path(args.data) / "labels.jsonl"
     labels = LabelSpace.build(train, table=read_label_table(table) if table.exists() else None)
     config = SparseConfig(**json.loads(args.config))
-    clock = Clock()
-    model = SparseModel.fit(train, labels, config, threads=args.threads)
+    clock, stages = Clock(), Stages()
+    model = SparseModel.fit(
+        train, labels, config, threads=args.threads, device=args.device, progress=stages
+    )
+    stages.end()
     clock.trained()
     indices, _ = model.topk(test.texts(), K, threads=args.threads)
-    return indices, clock.seconds()
+    return indices, {**clock.seconds(), "stages": stages.seconds}
 
 
 def bonsai(args, work):
@@ -168,7 +200,7 @@ def in_own_process(args, work, system):
     python = args.pecos if system == "pecos" else sys.executable
     command = [python, __file__, args.data, "--system", system, "--work", str(work)]
     command += ["--threads", str(args.threads), "--split", args.split, "--config", args.config]
-    command += ["--train", args.train]
+    command += ["--train", args.train, "--device", args.device]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     # What they say of their progress is not shown, unless they fail.
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -187,6 +219,7 @@ def main():
     parser.add_argument("--pecos", help="the Python of an environment with libpecos")
     parser.add_argument("--config", default="{}", help="settings of ours, as JSON")
     parser.add_argument("--skip", nargs="*", default=[], choices=SYSTEMS)
+    parser.add_argument("--device", default="cpu", help="where ours is trained: cpu, cuda or auto")
     parser.add_argument("--system", choices=SYSTEMS, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -198,9 +231,8 @@ def main():
         feature_seconds = prepare(args, work)
         print(f"{args.split}, {args.threads} threads, load {os.getloadavg()[0]:.1f} at the start; "
               f"the peers' features took {feature_seconds:.1f} s")  # fmt: skip
-        skipped = {*args.skip, *(() if args.pecos else ("pecos",))}
         own = None
-        for system in (s for s in SYSTEMS if s not in skipped):
+        for system in peers(args):
             found = in_own_process(args, work, system)
             own = found if system == "ours" else own
             ratios = [own[kind] / found[kind] for kind in ("train", "cpu")] if own else []
@@ -209,6 +241,8 @@ def main():
             print(f"  {system:8} train {found['train']:7.1f} s (cpu {found['cpu']:7.1f} s)  "
                   f"predict {found['predict']:6.1f} s  peak {found['peak']:5.0f} MB  "
                   f"P@1/3/5 {shown}  ours in {ratio} of its time and cpu", flush=True)  # fmt: skip
+            for stage, seconds in found.get("stages", {}).items():
+                print(f"    {stage:22} {seconds:6.1f} s")
 
 
 if __name__ == "__main__":

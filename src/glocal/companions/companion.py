@@ -45,6 +45,7 @@ class FitInputs:
         labels: The label space.
         table: Names, descriptions and parents of labels.
         vectors: Word vectors, where the recipe uses any (see `word_vectors`).
+        device: Where to compute: `cpu`, `cuda` or `cuda:N`, or `auto` for a GPU if there is one.
     """
 
     recipe: Recipe
@@ -52,6 +53,7 @@ class FitInputs:
     labels: LabelSpace
     table: LabelTable | None = None
     vectors: StaticVectors | None = None
+    device: str = "auto"
 
 
 class Companion(ABC):

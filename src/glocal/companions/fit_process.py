@@ -38,7 +38,8 @@ def start_fit(
         folder: An empty folder for the inputs; it is needed until the process ends.
     """
     names = [kind.folder for kind in kinds]
-    document = {"recipe": recipe_to_mapping(inputs.recipe), "companions": names}
+    recipe = recipe_to_mapping(inputs.recipe)
+    document = {"recipe": recipe, "companions": names, "device": inputs.device}
     (folder / "recipe.json").write_text(json.dumps(document), encoding="utf-8")
     table = inputs.train.table
     with (
@@ -53,7 +54,6 @@ def start_fit(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         )
 
 
@@ -67,7 +67,7 @@ def main(folder: Path) -> None:
     labels = LabelSpace.load(folder / "labels.parquet")
     for kind in companions_of(recipe):
         if kind.folder in document["companions"]:
-            kind.fit(FitInputs(recipe, Corpus(table), labels))
+            kind.fit(FitInputs(recipe, Corpus(table), labels, device=document["device"]))
 
 
 if __name__ == "__main__":

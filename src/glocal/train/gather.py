@@ -94,6 +94,7 @@ def gather_inputs(
     watch: StagedProgress | None = None,
     overlap: bool = False,
     soft: SoftTargets | None = None,
+    device: str = "auto",
 ) -> RunInputs:
     """Fit the companions on the raw texts, and compute their features of all texts.
 
@@ -106,6 +107,7 @@ def gather_inputs(
         watch: Also receives the progress of the companions' fit.
         overlap: Fit companions that training does not read in another process meanwhile.
         soft: A teacher's probabilities of the training texts and of texts without labels.
+        device: Where companions are fitted: `auto`, `cpu`, `cuda` or `cuda:N`.
     """
     engine, listener = context.engine, context.listener
     labels = build_label_space(recipe, train, table)
@@ -114,7 +116,8 @@ def gather_inputs(
     listener.on_message(f"{len(train):,} texts, {len(labels):,} labels; {engine.describe()}")
     report = throttled_progress(listener)
     vectors = word_vectors(recipe, train, table, progress=report("word vectors trained, passes"))
-    inputs, kinds = FitInputs(recipe, train, labels, table, vectors), companions_of(recipe)
+    inputs = FitInputs(recipe, train, labels, table, vectors, device)
+    kinds = companions_of(recipe)
     held_out = None if dev is not None else _hold_out(train, labels, seed=recipe.train.seed)
     if held_out is not None:
         kept, held = held_out

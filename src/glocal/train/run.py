@@ -100,7 +100,7 @@ def fit(
         label_table: Names, descriptions and parents of labels.
         resume: Continue an unfinished run.
         overwrite: Replace an existing model or unfinished run.
-        device: `auto`, `cpu` or `cuda`.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`; the model of words is trained there too.
         listener: Receives progress events.
         start_engine: Returns where the run computes, in place of `engine_for`.
         soft: A teacher's probabilities, see `glocal.distill`.
@@ -141,6 +141,7 @@ def fit(
         watch=watch,
         overlap=_leaves_cores_idle(checked, engine),
         soft=soft,
+        device=device,
     )
     with contextlib.closing(inputs.later):
         plan = decide(checked, inputs, context)

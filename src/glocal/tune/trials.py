@@ -132,7 +132,8 @@ class Trials:
         else:
             model, others = self._network
             labels = model.labels
-        words = self._fitted(FitInputs(recipe, train, labels, self.label_table))
+        inputs = FitInputs(recipe, train, labels, self.label_table, device=self.device)
+        words = self._fitted(inputs)
         features = {**others, **words.features(self.dev)}
         evaluator = DevEvaluator(
             model.system,
@@ -148,7 +149,8 @@ class Trials:
     def _fitted(self, inputs: FitInputs) -> SparseCompanion:
         """Fit a words model; unlike in training, it is not kept in the cache."""
         recipe, labels = inputs.recipe, inputs.labels
-        model = SparseModel.fit(inputs.train, labels, recipe.sparse, seed=recipe.train.seed)
+        seed, device = recipe.train.seed, inputs.device
+        model = SparseModel.fit(inputs.train, labels, recipe.sparse, seed=seed, device=device)
         return SparseCompanion(model, labels.counts, labels.n_documents)
 
 

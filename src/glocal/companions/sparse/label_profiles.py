@@ -8,7 +8,7 @@ import numpy as np
 
 from glocal.companions.sparse.threads import ordered_map
 
-CHUNK_LABELS = 512
+CHUNK_LABELS = 128
 
 
 def label_profiles(features: Any, labels: Any, *, threshold: float, threads: int) -> Any:

@@ -15,12 +15,13 @@ many times the arithmetic of coordinate descent, which visits one label's texts 
 - Directions are Polak and Ribière's. The loss along one is piecewise quadratic: the step
   length comes from a few Newton steps on one number per label, without reading the texts.
 - The start is w₀ with bias −1, where a text without the label costs nothing yet.
+- Arrays are numpy's, or torch's on a GPU (`device_texts`): the steps below are the same for both.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,22 +30,34 @@ Floats = NDArray[np.float32]
 
 START_BIAS = -1.0
 _LINE_STEPS = 3
-_TINY = np.float32(1e-30)
+_TINY = 1e-30
 # A label has converged once its squared gradient shrinks by this factor; the rest is rounding.
 _CONVERGED = 1e-7
 # Features per partial product: one megabyte with 64 labels.
 _CHUNK_FEATURES = 4096
 
 
+class InnerProducts(Protocol):
+    """Products with the matrix of inner products of texts, XXᵀ."""
+
+    n_texts: int
+
+    def zeros(self, *shape: int) -> Any:
+        """Return an array of zeros of the kind that products are computed with."""
+
+    def __call__(self, factor: Any) -> Any:
+        """Return XXᵀ times a factor (n, k)."""
+
+
 @dataclass(frozen=True)
 class Positives:
-    """The labels of a block that each text has, as (row, column) pairs."""
+    """The labels of a block that each text has, as (row, column) pairs of numpy's or torch's."""
 
-    rows: NDArray[np.int32]
-    columns: NDArray[np.int32]
+    rows: Any
+    columns: Any
     n_labels: int
 
-    def flip(self, values: Floats) -> None:
+    def flip(self, values: Any) -> None:
         """Negate `values` (texts, labels) in place where a text has the label."""
         values[self.rows, self.columns] *= -1
 
@@ -74,6 +87,10 @@ class TextProducts:
         ]
         self.n_texts = features.shape[0]
 
+    def zeros(self, *shape: int) -> Floats:
+        """Return an array of zeros."""
+        return np.zeros(shape, np.float32)
+
     def __call__(self, factor: Floats) -> Floats:
         """Return XXᵀ times a factor (n, k)."""
         product = self._own * factor
@@ -81,21 +98,15 @@ class TextProducts:
             product += chunk.T @ (chunk @ factor)
         return product
 
-    def centred(self, factor: Floats) -> Floats:
-        """Return the product for centred texts; the factor's columns must sum to zero."""
-        product = self(factor)
-        product -= product.mean(axis=0)
-        return product
-
 
 def solve_block(
-    products: TextProducts,
+    products: InnerProducts,
     positives: Positives,
     *,
     cost: float,
     iterations: int,
-    start_scores: Floats | None = None,
-) -> tuple[Floats, Floats]:
+    start_scores: Any = None,
+) -> tuple[Any, Any]:
     """Train the scorers of a block of labels on the same texts.
 
     Args:
@@ -108,16 +119,16 @@ def solve_block(
     Returns:
         Coefficients a (n, k), with w = w₀ + Xᵀa, and biases (k,), with scores w·x + b.
     """
-    bias = np.full(positives.n_labels, START_BIAS, np.float32)
-    slack = _first_slack(products.n_texts, positives, start_scores)  # 1 − y·score, (n, k)
+    bias = products.zeros(positives.n_labels) + START_BIAS
+    slack = _first_slack(products, positives, start_scores)  # 1 − y·score, (n, k)
     state = _Descent(products, positives.n_labels, cost)
     for _ in range(iterations):
-        errors = np.maximum(slack, 0)
+        errors = slack.clip(min=0)
         positives.flip(errors)
-        errors *= np.float32(2 * cost)
+        errors *= 2 * cost
         along, bias_along = state.direction(errors, bias)
         change = along + bias_along  # of the scores
-        np.negative(change, out=change)
+        change *= -1
         positives.flip(change)  # of y·score
         slope, curvature = state.quadratic(bias)
         length = _line_search(slack, change, cost, slope=slope, curvature=curvature)
@@ -133,9 +144,9 @@ def solve_block(
 class _Gradient:
     """A gradient of the loss: coefficients of texts, biases, squared length."""
 
-    coefficients: Floats  # (n, k)
-    bias: Floats  # (k,)
-    norm: Floats  # (k,)
+    coefficients: Any  # (n, k)
+    bias: Any  # (k,)
+    norm: Any  # (k,)
 
 
 class _Descent:
@@ -145,26 +156,27 @@ class _Descent:
     product with the texts. `open_labels` marks labels that have not converged yet.
     """
 
-    def __init__(self, products: TextProducts, n_labels: int, cost: float) -> None:
+    def __init__(self, products: InnerProducts, n_labels: int, cost: float) -> None:
         shape = (products.n_texts, n_labels)
         self._products = products
-        self.coefficients = np.zeros(shape, np.float32)
-        self.open_labels = np.ones(n_labels, dtype=bool)
+        self.coefficients = products.zeros(*shape)
+        self.open_labels = products.zeros(n_labels) == 0
         # The bias is a feature of value one in every text: scale its direction accordingly.
-        self._bias_scale = np.float32(1 / (1 + 2 * cost * products.n_texts))
-        self._toward, self._toward_scores = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-        self._bias_toward = np.zeros(n_labels, np.float32)
+        self._bias_scale = 1 / (1 + 2 * cost * products.n_texts)
+        self._toward, self._toward_scores = products.zeros(*shape), products.zeros(*shape)
+        self._bias_toward = products.zeros(n_labels)
         self._last: _Gradient | None = None
-        self._first_norm = np.zeros(n_labels, np.float32)
+        self._first_norm = products.zeros(n_labels)
 
-    def direction(self, errors: Floats, bias: Floats) -> tuple[Floats, Floats]:
+    def direction(self, errors: Any, bias: Any) -> tuple[Any, Any]:
         """Return the next direction's change of scores and bias; `errors` is overwritten."""
         bias_gradient = errors.sum(axis=0) + bias
         errors += self.coefficients
         errors -= errors.mean(axis=0)
-        scores = self._products.centred(errors)
+        scores = self._products(errors)
+        scores -= scores.mean(axis=0)  # of centred texts, since the columns of errors sum to zero
         bias_scaled = bias_gradient * self._bias_scale
-        norm = np.maximum(_dots(errors, scores) + bias_gradient * bias_scaled, 0)
+        norm = (_dots(errors, scores) + bias_gradient * bias_scaled).clip(min=0)
         gradient = _Gradient(errors, bias_gradient, norm)
         keep = self._share_kept(gradient, scores, bias_scaled)
         for old, new in ((self._toward, errors), (self._toward_scores, scores)):
@@ -174,36 +186,36 @@ class _Descent:
         self._last = gradient
         return self._toward_scores, self._bias_toward
 
-    def _share_kept(self, gradient: _Gradient, scores: Floats, bias_scaled: Floats) -> Floats:
+    def _share_kept(self, gradient: _Gradient, scores: Any, bias_scaled: Any) -> Any:
         """Return the share of the last direction that the next one keeps."""
         if self._last is None:
             self._first_norm = gradient.norm
-            return np.zeros_like(gradient.norm)
+            return gradient.norm * 0
         self.open_labels = gradient.norm > _CONVERGED * self._first_norm
         overlap = _dots(self._last.coefficients, scores) + self._last.bias * bias_scaled
         # Polak-Ribière, kept between 0 and Fletcher-Reeves: near the minimum, where the difference
         # is rounding noise, the former alone can grow without bound.
-        change = np.clip(gradient.norm - overlap, 0, gradient.norm)
-        return (change / np.maximum(self._last.norm, _TINY)).astype(np.float32)
+        change = (gradient.norm - overlap).clip(gradient.norm * 0, gradient.norm)
+        return change / self._last.norm.clip(min=_TINY)
 
-    def quadratic(self, bias: Floats) -> tuple[Floats, Floats]:
+    def quadratic(self, bias: Any) -> tuple[Any, Any]:
         """Return the first and second derivative of the regulariser along the direction."""
         slope = _dots(self.coefficients, self._toward_scores) + bias * self._bias_toward
         curvature = _dots(self._toward, self._toward_scores) + self._bias_toward**2
         return slope, curvature
 
-    def advance(self, length: Floats) -> None:
+    def advance(self, length: Any) -> None:
         """Move this far along the direction."""
         self.coefficients += length * self._toward
 
-    def mean_score(self) -> Floats:
+    def mean_score(self) -> Any:
         """Return w·μ without w₀, which the bias absorbs when texts are not centred."""
-        scores: Floats = self._products(self.coefficients).mean(axis=0)
-        return scores
+        return self._products(self.coefficients).mean(axis=0)
 
 
-def _first_slack(n_texts: int, positives: Positives, start_scores: Floats | None) -> Floats:
-    scores = np.full((n_texts, positives.n_labels), START_BIAS, np.float32)
+def _first_slack(products: InnerProducts, positives: Positives, start_scores: Any) -> Any:
+    scores = products.zeros(products.n_texts, positives.n_labels)
+    scores += START_BIAS
     if start_scores is not None:
         scores += start_scores
     positives.flip(scores)  # −y·score
@@ -211,20 +223,19 @@ def _first_slack(n_texts: int, positives: Positives, start_scores: Floats | None
     return scores
 
 
-def _line_search(
-    slack: Floats, change: Floats, cost: float, *, slope: Floats, curvature: Floats
-) -> Floats:
+def _line_search(slack: Any, change: Any, cost: float, *, slope: Any, curvature: Any) -> Any:
     """Return the step length of each label, where the derivative of its loss is zero."""
-    length = np.zeros(slack.shape[1], np.float32)
+    length = slope * 0
     for _ in range(_LINE_STEPS):
         active = change * (slack > length * change)
         towards = 2 * cost * _dots(active, slack) - slope
         resistance = 2 * cost * _dots(active, change) + curvature
-        length = (towards / np.maximum(resistance, _TINY)).astype(np.float32)
+        length = towards / resistance.clip(min=_TINY)
     return length
 
 
-def _dots(left: Floats, right: Floats) -> Floats:
+def _dots(left: Any, right: Any) -> Any:
     """Return the dot product of each column of `left` with that of `right`."""
-    products: Floats = np.einsum("ij,ij->j", left, right)
-    return products
+    if isinstance(left, np.ndarray):
+        return np.einsum("ij,ij->j", left, right)
+    return (left * right).sum(0)

@@ -70,7 +70,14 @@ class SparseCompanion(Companion):
         key += [labels.ids, labels.names, labels.alt_names, labels.counts.tolist()]
 
         def write(folder: Path) -> None:
-            model = SparseModel.fit(train, labels, recipe.sparse, seed=seed, progress=progress)
+            model = SparseModel.fit(
+                train,
+                labels,
+                recipe.sparse,
+                seed=seed,
+                device=inputs.device,
+                progress=progress,
+            )
             model.save(folder / "model")
 
         return cached(

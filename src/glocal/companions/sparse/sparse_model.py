@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -70,6 +71,7 @@ class SparseModel:
         *,
         seed: int = 0,
         threads: int = 0,
+        device: str = "cpu",
         progress: StagedProgress | None = None,
     ) -> SparseModel:
         """Train a model.
@@ -80,6 +82,8 @@ class SparseModel:
             config: The settings.
             seed: Random seed.
             threads: Number of threads, 0 for all cores; the result does not depend on it.
+            device: Where labels are trained: `cpu`, `cuda` or `cuda:N`, or `auto` for a GPU if
+                there is one. Weights differ by rounding.
             progress: Receives the progress of each stage.
 
         Raises:
@@ -91,6 +95,7 @@ class SparseModel:
         from glocal.companions.sparse.pieces_trial import with_decided_pieces
         from glocal.companions.sparse.platt import LabelEvidence, calibrate, held_out_texts
         from glocal.companions.sparse.sparse_training import LinearTrainer
+        from glocal.companions.sparse.torch_device import torch_device
         from glocal.companions.sparse.unseen_labels import score_unseen
         from glocal.vocabulary.label_families import label_families
         from glocal.vocabulary.label_text import name_forms
@@ -99,7 +104,9 @@ class SparseModel:
         threads = n_threads(threads)
         gold = labels.encode(train)[:, : len(labels)]
         config = with_decided_pieces(config, train, gold, seed=seed)
-        vectoriser, features = Vectoriser.fit(train, config, threads=threads, progress=progress)
+        with ThreadPoolExecutor(1) as pool:  # torch and a GPU take seconds to start
+            found_device = pool.submit(torch_device, device)
+            vectoriser, features = Vectoriser.fit(train, config, threads=threads, progress=progress)
         if not features.nnz:
             fewest = settled(config, train).min_words
             shared = (
@@ -122,8 +129,11 @@ class SparseModel:
             held_out=held_out,
             seed=seed,
             threads=threads,
+            device=found_device.result(),
             progress=progress,
         ).fit()
+        if progress is not None:
+            progress("calibrating")
         evidence = None
         if scorer.groups is not None:
             profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)
@@ -143,6 +153,7 @@ class SparseModel:
                 own,
                 families=label_families(labels),
                 seed=seed,
+                threads=threads,
             )
         memory = TrainingMemory(margins, names, len(train), sample)
         return cls(vectoriser, scorer, config, memory)

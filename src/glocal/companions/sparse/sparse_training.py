@@ -13,24 +13,33 @@
 - Weights below a threshold are dropped.
 - Clusters are independent and have their own random streams: the result does not depend on the
   number of threads.
+- With a GPU, clusters are solved there (`device_solver`), one after the other.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.cluster_weights import ClusterWeights, join_weights
 from glocal.companions.sparse.solver import START_BIAS, Positives, TextProducts, solve_block
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from glocal.companions.sparse.threads import ordered_map
+from glocal.companions.sparse.torch_device import ran_out_of_memory
 from glocal.config import SparseConfig
 from glocal.progress import StagedProgress
 from glocal.vocabulary.label_clusters import cluster_labels, label_means
+
+if TYPE_CHECKING:
+    from glocal.companions.sparse.device_solver import DeviceTexts
+
+logger = logging.getLogger(__name__)
 
 DIRECT_LABELS = 1024
 # The matcher only has to find texts worth training on: a few steps on frequent features suffice.
@@ -52,17 +61,6 @@ WIDE_CLUSTERS = 4  # size of the wide clusters, in multiples of `cluster_size`
 CHUNK_FEATURES = 16_384
 
 
-@dataclass(frozen=True)
-class _Weights:
-    """The weights of one cluster above the threshold."""
-
-    labels: NDArray[np.int64]
-    features: NDArray[np.int32]  # of each weight, sorted
-    columns: NDArray[np.int32]  # its label
-    values: NDArray[np.float32]
-    biases: NDArray[np.float32]
-
-
 class LinearTrainer:
     """Trains one linear scorer per label.
 
@@ -75,6 +73,7 @@ class LinearTrainer:
             matched unless the settings say otherwise.
         seed: Random seed.
         threads: Number of threads.
+        device: Name of the torch device to compute on; None for numpy.
         progress: Receives how much of each stage is done.
     """
 
@@ -88,10 +87,11 @@ class LinearTrainer:
         held_out: tuple[Any, Any] | None = None,
         seed: int = 0,
         threads: int = 1,
+        device: str | None = None,
         progress: StagedProgress | None = None,
     ) -> None:
         self._features, self._config, self._seed = features, config, seed
-        self._threads, self._progress = threads, progress
+        self._threads, self._device, self._progress = threads, device, progress
         self._by_label = labels.tocsc()
         self._names, self._held_out = names, held_out
         self._groups: LabelGroups | None = None
@@ -104,16 +104,34 @@ class LinearTrainer:
         """Train every label that has a text."""
         blocks = []
         report = None if self._progress is None else self._progress("training label groups")
-        work = ordered_map(self._solve, range(len(self._clusters)), threads=self._threads)
-        for done, weights in enumerate(work, start=1):
+        for done, weights in enumerate(self._solved(), start=1):
             blocks.append(weights)
             if report is not None:
                 report(done, len(self._clusters))
         return self._assemble(blocks)
 
+    def _solved(self) -> Iterator[ClusterWeights]:
+        """Yield the weights of each cluster."""
+        left = range(len(self._clusters))
+        if self._device is not None:
+            from glocal.companions.sparse.device_solver import DeviceTexts
+
+            try:
+                texts = DeviceTexts(self._features, self._device)
+                for cluster in range(len(self._clusters)):
+                    yield self._solve_on(texts, cluster)
+                    left = left[1:]
+            except RuntimeError as error:
+                if not ran_out_of_memory(error):
+                    raise
+                logger.warning("the GPU has too little memory left; words are learned on the CPU")
+        yield from ordered_map(self._solve, left, threads=self._threads)
+
     def _cluster(self, labels: Any) -> list[NDArray[np.int64]]:
         if len(self._trained) <= self._config.cluster_size:
             return [self._trained]
+        if self._progress is not None:
+            self._progress("grouping labels")
         self._means = label_means(self._features, labels, seed=self._seed)[self._trained]
         return self._clusters_of_size(self._config.cluster_size)
 
@@ -140,9 +158,10 @@ class LinearTrainer:
             _matcher_settings(self._config),
             seed=self._seed,
             threads=self._threads,
+            device=self._device,
             progress=_renamed(self._progress),
         ).fit()
-        best, _ = top_labels(matcher, common, self._config.beam, threads=self._threads)
+        best = self._best(matcher, common)
         order = np.argsort(best.ravel(), kind="stable")
         bounds = np.searchsorted(best.ravel()[order], np.arange(n_clusters + 1))
         texts = order // best.shape[1]
@@ -159,15 +178,28 @@ class LinearTrainer:
             replace(_matcher_settings(self._config), sample=CLUSTER_SAMPLE),
             seed=self._seed,
             threads=self._threads,
+            device=self._device,
             progress=_renamed(self._progress),
         ).fit()
+
+    def _best(self, scorer: LinearScorer, features: Any) -> NDArray[np.int64]:
+        """Return the `beam` best clusters of texts."""
+        if self._device is not None:
+            from glocal.companions.sparse.device_scorer import DeviceScorer
+
+            try:
+                return DeviceScorer(scorer, self._device).top(features, self._config.beam)[0]
+            except RuntimeError as error:
+                if not ran_out_of_memory(error):
+                    raise
+        return top_labels(scorer, features, self._config.beam, threads=self._threads)[0]
 
     def _recall(self, clusters: LinearScorer) -> float:
         """Return the share of held-out labels whose cluster is among the `beam` best."""
         if self._held_out is None or not self._held_out[1].nnz:
             return 1.0
         features, gold = self._held_out
-        best, _ = top_labels(clusters, features, self._config.beam, threads=self._threads)
+        best = self._best(clusters, features)
         cluster = self._group_of(self._clusters)[gold.indices]
         rows = np.repeat(np.arange(gold.shape[0]), np.diff(gold.indptr))
         return float((best[rows] == cluster[:, None]).any(axis=1).mean())
@@ -215,19 +247,37 @@ class LinearTrainer:
         own = self._by_label[:, self._clusters[cluster]].indices
         return np.unique(np.concatenate([self._texts_of[cluster], own, sample]))
 
-    def _solve(self, cluster: int) -> _Weights:
+    def _solve(self, cluster: int) -> ClusterWeights:
         label_ids, texts = self._clusters[cluster], self._texts(cluster)
         features = self._features[texts]
-        positives = self._by_label[:, label_ids][texts].tocoo()
         prior = self._prior(label_ids)
         coefficients, biases = solve_block(
             TextProducts(features),
-            Positives(positives.row, positives.col, len(label_ids)),
+            self._positives(label_ids, texts),
             cost=self._config.cost,
             iterations=self._config.iterations,
             start_scores=None if prior is None else (features @ prior).toarray(),
         )
         return self._collect(label_ids, features.T.tocsr(), coefficients, prior, biases)
+
+    def _solve_on(self, device_texts: DeviceTexts, cluster: int) -> ClusterWeights:
+        label_ids, texts = self._clusters[cluster], self._texts(cluster)
+        found = device_texts.solve(
+            texts,
+            self._positives(label_ids, texts),
+            self._prior(label_ids),
+            cost=self._config.cost,
+            iterations=self._config.iterations,
+            threshold=self._config.threshold,
+        )
+        columns = label_ids[found.columns].astype(np.int32)
+        return ClusterWeights(label_ids, found.features, columns, found.values, found.biases)
+
+    def _positives(self, label_ids: NDArray[np.int64], texts: NDArray[np.int64]) -> Positives:
+        """Return the labels of texts, which are sorted and hold all texts of the labels."""
+        chosen = self._by_label[:, label_ids]
+        columns = np.repeat(np.arange(len(label_ids)), np.diff(chosen.indptr))
+        return Positives(np.searchsorted(texts, chosen.indices), columns, len(label_ids))
 
     def _collect(
         self,
@@ -236,7 +286,7 @@ class LinearTrainer:
         coefficients: NDArray[np.float32],
         prior: Any,
         biases: NDArray[np.float32],
-    ) -> _Weights:
+    ) -> ClusterWeights:
         """Return the weights above the threshold, held dense for a few features at a time."""
         used = np.diff(by_feature.indptr) > 0
         if prior is not None:
@@ -252,7 +302,7 @@ class LinearTrainer:
             rows.append(chunk[feature].astype(np.int32))
             columns.append(label_ids[label].astype(np.int32))
             values.append(weights[feature, label])
-        return _Weights(
+        return ClusterWeights(
             label_ids, np.concatenate(rows), np.concatenate(columns), np.concatenate(values), biases
         )
 
@@ -262,7 +312,7 @@ class LinearTrainer:
             return None
         return (self._names[:, label_ids] * np.float32(self._config.name_weight)).tocsr()
 
-    def _assemble(self, blocks: list[_Weights]) -> LinearScorer:
+    def _assemble(self, blocks: list[ClusterWeights]) -> LinearScorer:
         """Join the weights of all clusters; `blocks` is emptied."""
         n_labels = self._by_label.shape[1]
         biases = np.full(n_labels, START_BIAS, np.float32)
@@ -273,7 +323,7 @@ class LinearTrainer:
         never = np.setdiff1d(np.arange(n_labels), self._trained)
         # Below every trained label: without evidence a label without texts must not rank first.
         biases[never] = biases.min()
-        weights = _join(blocks, (self._features.shape[1], n_labels))
+        weights = join_weights(blocks, (self._features.shape[1], n_labels))
         return LinearScorer(weights, biases, self._groups)
 
 
@@ -282,31 +332,6 @@ class _UnmatchedTrainer(LinearTrainer):
 
     def _match(self, labels: Any) -> Sequence[NDArray[np.int64]] | None:
         return self._no_texts()
-
-
-def _join(blocks: list[_Weights], shape: tuple[int, int]) -> Any:
-    """Return the CSR matrix of the weights of all blocks, which are dropped one by one."""
-    from scipy.sparse import csr_matrix
-
-    per_feature = np.zeros(shape[0], dtype=np.int64)
-    for block in blocks:
-        per_feature += np.bincount(block.features, minlength=shape[0])
-    bounds = np.concatenate([[0], np.cumsum(per_feature)])
-    kind = np.int32 if bounds[-1] <= np.iinfo(np.int32).max else np.int64
-    labels, values = np.empty(bounds[-1], kind), np.empty(bounds[-1], np.float32)
-    free = bounds[:-1].copy()  # the next free place of each feature
-    while blocks:
-        block = blocks.pop()
-        first = np.flatnonzero(np.diff(block.features, prepend=-1))
-        counts = np.diff(first, append=len(block.features))
-        places = np.arange(len(block.features)) + np.repeat(
-            free[block.features[first]] - first, counts
-        )
-        labels[places], values[places] = block.columns, block.values
-        free[block.features[first]] += counts
-    weights = csr_matrix((values, labels, bounds.astype(kind)), shape=shape)
-    weights.sort_indices()
-    return weights
 
 
 def _restrict(features: Any, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Any:

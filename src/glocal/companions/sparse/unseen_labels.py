@@ -118,6 +118,7 @@ def score_unseen(
     *,
     families: Any = None,
     seed: int = 0,
+    threads: int = 1,
 ) -> tuple[LinearScorer, Scaling]:
     """Give labels without a training text the weights of their names and relatives.
 
@@ -129,6 +130,7 @@ def score_unseen(
         gold: (n, L) CSR matrix of their labels.
         families: (families, L) CSR matrix of the families of labels; None for no hierarchy.
         seed: Random seed of the texts and labels used.
+        threads: Number of threads.
 
     Returns:
         The scorer, and the scaling of name matches; its shift is the bias of a label that is
@@ -138,7 +140,7 @@ def score_unseen(
     unseen = np.flatnonzero(counts == 0)
     rng = np.random.default_rng([seed, 2])
     texts = np.sort(rng.permutation(features.shape[0])[:CALIBRATION_TEXTS])
-    evidence = _Evidence(vectoriser, names, features, gold, families)
+    evidence = _Evidence(vectoriser, names, features, gold, families, threads)
     slope, shift = _scaling(evidence, texts, counts, rng=rng)
     # Without evidence a label without texts must not rank above one that has some.
     lowest = min(shift, float(scorer.biases[counts > 0].min(initial=shift)))
@@ -191,6 +193,7 @@ class _Evidence:
     features: Any
     gold: Any
     families: Any
+    threads: int
 
     def of(self, labels: NDArray[np.int64]) -> Any:
         """Return (F, k) the features of labels' names, and of the texts of their relatives."""
@@ -208,7 +211,7 @@ class _Evidence:
         texts = (each @ self.families.T) @ self.families[:, labels]  # (n, k)
         texts = texts - texts.multiply(self.gold[:, labels] > 0)
         return label_profiles(
-            self.features, texts.tocsr(), threshold=RELATIVES_THRESHOLD, threads=1
+            self.features, texts.tocsr(), threshold=RELATIVES_THRESHOLD, threads=self.threads
         )
 
 
@@ -228,7 +231,7 @@ def _scaling(
     if not len(rare):
         return usual
     likeness = LinearScorer(evidence.of(rare), _constant(0.0, len(rare)))
-    best, scores = top_labels(likeness, features, BEST_LABELS)
+    best, scores = top_labels(likeness, features, BEST_LABELS, threads=evidence.threads)
     there = (best >= 0) & (scores > 0)
     rows = np.repeat(np.arange(len(best)), there.sum(axis=1))
     if not len(rows):

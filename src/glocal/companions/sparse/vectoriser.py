@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +37,8 @@ from glocal.companions.sparse.words import (
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.progress import StagedProgress
+
+Spooled = Sequence[tuple[NDArray[np.int64], NDArray[np.int32]]]  # of each part
 
 BATCH_TEXTS = 2048
 _PREDICTED_TEXTS = 64  # at a time; their counts take about 100 KB for each long text
@@ -129,15 +131,19 @@ class Vectoriser:
             builders = {name: VocabularyBuilder(spool) for name, spool in spools.items()}
             cut = partial(_cut_parts, list(builders), language)
             _read_words(corpus, builders, cut, threads=threads, progress=progress)
-            parts, counted = [], []
+            parts, found = [], []
             for name, builder in builders.items():
                 chosen = _without_pairs(config) if name in (PIECES, STEMS) else config
                 vocabulary, features = builder.build(chosen, threads=threads)
                 spoken = language if name == STEMS else ""
                 parts.append(Part(name, weights[name], vocabulary, spoken))
-                counted.append(_counter(vocabulary, features, spools[name], threads))
+                found.append(features)
             vectoriser = cls(parts)
-            rows = (vectoriser._weigh(counts) for counts in zip(*counted, strict=True))
+            if progress is not None:
+                progress("weighing words")
+            weigh = partial(vectoriser._weigh_spooled, found)
+            batches = zip(*spools.values(), strict=True)
+            rows = ordered_map(weigh, batches, threads=threads)
             return vectoriser, as_csr(_stack(rows, n_features=vectoriser.n_features))
 
     def transform(self, texts: Sequence[str], *, threads: int = 1) -> Any:
@@ -163,6 +169,14 @@ class Vectoriser:
             batch = part.cut(texts)
             ids = part.vocabulary.word_ids(batch.words)[batch.codes]
             counted.append(part.vocabulary.count(batch.lengths, ids))
+        return self._weigh(counted)
+
+    def _weigh_spooled(self, features: Sequence[NDArray[np.int32]], batches: Spooled) -> Counts:
+        """Return the weighted features of texts whose words were spooled, part by part."""
+        counted = [
+            part.vocabulary.count(lengths, of_word[ids])
+            for part, of_word, (lengths, ids) in zip(self.parts, features, batches, strict=True)
+        ]
         return self._weigh(counted)
 
     def _weigh(self, counted: Iterable[Counts]) -> Counts:
@@ -232,16 +246,6 @@ def _read_words(
         done = min(len(corpus), done + BATCH_TEXTS)
         if report is not None:
             report(done, len(corpus))
-
-
-def _counter(
-    vocabulary: Vocabulary, features: NDArray[np.int32], spool: WordSpool, threads: int
-) -> Iterator[Counts]:
-    def count(batch: tuple[NDArray[np.int64], NDArray[np.int32]]) -> Counts:
-        lengths, ids = batch
-        return vocabulary.count(lengths, features[ids])
-
-    return ordered_map(count, spool, threads=threads)
 
 
 def _starts(n_texts: int) -> range:

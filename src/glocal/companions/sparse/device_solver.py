@@ -1,0 +1,112 @@
+"""Clusters of labels solved on a GPU: the steps of `solver`, with texts and weights as tensors.
+
+The features of all texts are copied to the device once. The texts of a cluster, their transposed
+matrix, every step of the solver and the weights above the threshold are computed there; only these
+weights come back. Sums have a fixed order, so the same texts give the same weights on one device;
+numpy's weights differ by rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glocal.companions.sparse.device_rows import DeviceRows
+from glocal.companions.sparse.solver import Positives, solve_block
+
+
+@dataclass(frozen=True)
+class SolvedCluster:
+    """The weights of a cluster above the threshold, sorted by feature, and its labels' biases."""
+
+    features: NDArray[np.int32]
+    columns: NDArray[np.int32]  # labels, as places in the cluster
+    values: NDArray[np.float32]
+    biases: NDArray[np.float32]
+
+
+class DeviceTexts:
+    """Training texts on a device.
+
+    Args:
+        features: (n, F) float32 CSR matrix.
+        device: Name of the device.
+    """
+
+    def __init__(self, features: Any, device: str) -> None:
+        self._rows = DeviceRows.of(features, device)
+
+    def solve(
+        self,
+        texts: NDArray[np.int64],
+        positives: Positives,
+        prior: Any,
+        *,
+        cost: float,
+        iterations: int,
+        threshold: float,
+    ) -> SolvedCluster:
+        """Train the scorers of a cluster of labels.
+
+        Args:
+            texts: The texts it is trained on.
+            positives: The labels of each of these texts.
+            prior: (F, k) CSR matrix of weights to start from; None to start from zero.
+            cost: SVM cost C.
+            iterations: Number of steps.
+            threshold: Smaller weights are dropped.
+        """
+        rows = self._rows.take(self._tensor(texts))
+        used = torch.unique(rows.columns).long()
+        start, scores = None, None
+        if prior is not None:
+            entries = prior.tocoo()
+            named, labels = self._tensor(entries.row).long(), self._tensor(entries.col).long()
+            used = torch.unique(torch.cat([used, named]))
+            start = torch.zeros(len(used), prior.shape[1], device=rows.device)
+            start[torch.searchsorted(used, named), labels] = self._tensor(entries.data)
+        products = _DeviceProducts(rows.within(used))
+        if start is not None:
+            scores = products.texts.product(start)
+        places = self._tensor(positives.rows).long(), self._tensor(positives.columns).long()
+        coefficients, biases = solve_block(
+            products,
+            Positives(*places, positives.n_labels),
+            cost=cost,
+            iterations=iterations,
+            start_scores=scores,
+        )
+        weights = products.by_feature.product(coefficients)
+        if start is not None:
+            weights += start
+        feature, label = (weights.abs() >= threshold).nonzero(as_tuple=True)
+        return SolvedCluster(
+            used[feature].int().cpu().numpy(),
+            label.int().cpu().numpy(),
+            weights[feature, label].cpu().numpy(),
+            biases.cpu().numpy(),
+        )
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self._rows.device)
+
+
+class _DeviceProducts:
+    """Products with the matrix of inner products of texts on a device."""
+
+    def __init__(self, texts: DeviceRows) -> None:
+        self.texts, self.by_feature = texts, texts.transposed()
+        self.n_texts = len(texts)
+
+    def zeros(self, *shape: int) -> Tensor:
+        """Return a tensor of zeros."""
+        return torch.zeros(shape, device=self.texts.device)
+
+    def __call__(self, factor: Tensor) -> Tensor:
+        """Return XXᵀ times a factor (n, k)."""
+        return self.texts.product(self.by_feature.product(factor))
