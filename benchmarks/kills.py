@@ -3,10 +3,11 @@
     python benchmarks/kills.py 200
 
 The kills are divided among training (checkpoints and saving included), bulk prediction and tuning,
-each a whole command on made-up texts. A command and its workers are killed (SIGKILL) at a random
-moment of its usual duration and started again, until its share of kills is used up; then it runs to
-its end. Training must end with the weights and metrics of an undisturbed run, prediction with the
-same bytes, tuning with the same score before and no worse one after.
+each a whole command on made-up texts, in a fork of this process, so that it does not load the
+libraries again. A command and its workers are killed (SIGKILL) at a random moment of its usual
+duration and started again, until its share of kills is used up; then it runs to its end. Training
+must end with the weights and metrics of an undisturbed run, prediction with the same bytes, tuning
+with the same score before and no worse one after.
 """
 
 from __future__ import annotations
@@ -14,15 +15,23 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import optuna  # noqa: F401 - loaded here, so that forks need not
+import torch
+import transformers  # noqa: F401
+
+from glocal.cli import main
+from glocal.train import engine, loop  # noqa: F401
+from glocal.tune import tuning as _tuning  # noqa: F401
 
 ANIMALS = ["cat", "dog", "owl", "fox", "bee", "hen", "pig", "cow", "ant", "bat"]
 COLOURS = ["red", "blue", "green", "white", "black"]
@@ -47,35 +56,81 @@ def write_texts(path: Path, count: int, seed: int) -> Path:
 
 def glocal(*words: object) -> list[str]:
     """Return a command line of glocal."""
-    return [sys.executable, "-m", "glocal", "--quiet", "--threads", "1", *map(str, words)]
+    return ["glocal", "--quiet", "--threads", "1", *map(str, words)]
 
 
-def run(words: list[str]) -> float:
-    """Run a command to its end; return its seconds."""
+class Command:
+    """A command of glocal in a fork of this process, with its output in files.
+
+    Args:
+        words: The command line.
+    """
+
+    def __init__(self, words: list[str]) -> None:
+        self._words = words
+        self._files = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._run()
+
+    def _run(self) -> None:
+        code = 1
+        try:
+            os.setsid()
+            for number, file in enumerate(self._files, start=1):
+                os.dup2(file.fileno(), number)
+            sys.argv = self._words
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def output(self, number: int) -> str:
+        """Return what it wrote to stdout (1) or stderr (2)."""
+        file = self._files[number - 1]
+        file.seek(0)
+        return file.read().decode()
+
+    def wait(self, seconds: float = math.inf) -> bool:
+        """Wait for its end; return whether it came in time."""
+        deadline = time.monotonic() + seconds
+        while True:
+            done, status = os.waitpid(self._pid, os.WNOHANG)
+            if done:
+                break
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.005)
+        if code := os.waitstatus_to_exitcode(status):
+            raise SystemExit(f"{' '.join(self._words)} ended with {code}\n{self.output(2)}")
+        return True
+
+    def kill(self) -> None:
+        """Kill it and its workers."""
+        os.killpg(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+
+
+def run(words: list[str]) -> tuple[float, str]:
+    """Run a command to its end; return its seconds and what it printed."""
     started = time.monotonic()
-    finished = subprocess.run(words, capture_output=True, text=True, check=False)
-    if finished.returncode:
-        raise SystemExit(f"{' '.join(words)}\n{finished.stderr}")
-    return time.monotonic() - started
+    command = Command(words)
+    command.wait()
+    return time.monotonic() - started, command.output(1)
 
 
 def run_killed(words: Callable[[], list[str]], kills: int, seconds: float, seed: int) -> int:
     """Run a command with kills at random moments, then to its end; return the kills that struck."""
     draw, struck = random.Random(seed), 0
     while struck < kills:
-        process = subprocess.Popen(
-            words(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-        )
-        try:
-            _, said = process.communicate(timeout=draw.uniform(0.05, 1.0) * seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            struck += 1
-            continue
-        if process.returncode:
-            raise SystemExit(f"a restart failed after {struck} kills:\n{said.decode()}")
-        return struck  # it came to its end between two kills
+        command = Command(words())
+        if command.wait(draw.uniform(0.02, 1.0) * seconds):
+            return struck  # it came to its end between two kills
+        command.kill()
+        struck += 1
     run(words())
     return struck
 
@@ -93,7 +148,7 @@ def training(folder: Path, kills: int, seed: int) -> int:
     )
     settings = [part for setting in TINY for part in ("-s", setting)]
     base = ["train", train, "--dev", dev, "--recipe", "glocalxml", *settings]
-    seconds = run(glocal(*base, "--out", folder / "plain"))
+    seconds, _ = run(glocal(*base, "--out", folder / "plain"))
     expected = _outcome(folder / "plain")
     struck, number = 0, 0
     while struck < kills:
@@ -120,13 +175,13 @@ def prediction(folder: Path, kills: int, seed: int) -> int:
     """Kill bulk predictions; return the kills."""
     train, texts = (
         write_texts(folder / "t.jsonl", 600, 0),
-        write_texts(folder / "x.jsonl", 60_000, 2),
+        write_texts(folder / "x.jsonl", 10_000, 2),
     )
     model, plain, killed = folder / "fast", folder / "plain.jsonl", folder / "killed.jsonl"
     run(glocal("train", train, "--recipe", "fast", "--out", model))
     run(glocal("predict", model, texts, "--output", plain))
     base = ["predict", model, texts, "--output", killed, "--workers", 2]
-    seconds, struck = run(glocal(*base)), 0
+    (seconds, _), struck = run(glocal(*base)), 0
     while struck < kills:
         killed.unlink(missing_ok=True)
         struck += run_killed(lambda: glocal(*base), min(kills - struck, 10), seconds, seed + struck)
@@ -139,12 +194,11 @@ def tuning(folder: Path, kills: int, seed: int) -> int:
     train, dev = write_texts(folder / "a.jsonl", 600, 0), write_texts(folder / "b.jsonl", 100, 1)
     base = ["tune", train, "--dev", dev, "--recipe", "fast", "--trials", 6, "--json"]
     plain = glocal(*base, "--out", folder / "plain.toml")
-    started = time.monotonic()
-    finished = subprocess.run(plain, capture_output=True, text=True, check=True)
-    seconds, expected = time.monotonic() - started, json.loads(finished.stdout)
+    seconds, printed = run(plain)
+    expected = json.loads(printed)
     killed = glocal(*base, "--out", folder / "killed.toml")
     struck = run_killed(lambda: killed, kills, seconds, seed)
-    found = json.loads(subprocess.run(killed, capture_output=True, text=True, check=True).stdout)
+    found = json.loads(run(killed)[1])
     assert found["before"] == expected["before"], "another first score after kills"
     assert found["after"] >= found["before"]
     assert found["n_trials"] >= expected["n_trials"]
@@ -154,7 +208,7 @@ def tuning(folder: Path, kills: int, seed: int) -> int:
 PARTS = {"training": (0.5, training), "prediction": (0.3, prediction), "tuning": (0.2, tuning)}
 
 
-def main() -> None:
+def measure() -> None:
     """Kill commands and print how often."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kills", type=int)
@@ -163,10 +217,11 @@ def main() -> None:
     for name, (share, part) in PARTS.items():
         with tempfile.TemporaryDirectory() as folder:
             started = time.monotonic()
+            torch.set_num_threads(1)
             os.environ["GLOCAL_CACHE"] = f"{folder}/cache"
             struck = part(Path(folder), round(share * arguments.kills), arguments.seed)
             print(f"{name}: {struck} kills, equal results, {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":
-    main()
+    measure()

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,17 +14,31 @@ ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from glocal.cluster.ray_cluster import _connection_error, connected  # noqa: E402
+from glocal.cluster.ray_preparation import prepare_on_ray  # noqa: E402
 from glocal.cluster.ray_shards import RayEngine  # noqa: E402
-from glocal.errors import ConfigError, GlocalError  # noqa: E402
+from glocal.cluster.ray_training import Board, RayTrainer, _train  # noqa: E402
+from glocal.cluster.ray_tuning import trials_on_ray  # noqa: E402
+from glocal.data.corpus import Corpus  # noqa: E402
+from glocal.errors import ConfigError, DataError, GlocalError  # noqa: E402
 from glocal.predict.sharded import predict_sharded, shard_folder  # noqa: E402
 from glocal.predict.shards import ShardJob  # noqa: E402
+from glocal.train.prepare import Preparation, prepare_data  # noqa: E402
+from glocal.tune.tuning import tune_recipe  # noqa: E402
 from tests.cli.conftest import invoke  # noqa: E402
+from tests.tiny import tiny_corpus, tiny_recipe  # noqa: E402
+from tests.train.runs import Recorder, losses, train  # noqa: E402
 
 pytestmark = [pytest.mark.dist, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")
 def cluster():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")  # 15 by default: tests share their cores
+        yield from started_cluster()
+
+
+def started_cluster():
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     found.add_node(num_cpus=1)
     ray.init(address=found.address, log_to_driver=False)
@@ -83,6 +98,71 @@ def test_the_command(cluster, words_model, texts, tmp_path):
     assert found.exit_code == 0, found.stderr
     assert len(output.read_text().splitlines()) == 50
     assert json.loads(output.read_text().splitlines()[3])["error"]
+
+
+def test_tokens_and_words_are_those_of_one_process(cluster, tmp_path, monkeypatch):
+    texts = Preparation(tiny_recipe("glocalxml", 'experts=["D-last", "S"]'), tiny_corpus(230))
+    found = []
+    for prepare, folder in ((prepare_data, "one"), (prepare_on_ray, "ray")):
+        monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / folder))
+        found.append(prepare(texts))
+    assert found[0] == found[1]
+    assert found[0].tokens > 1000
+    files = [
+        {path.relative_to(tmp_path / folder): path for path in (tmp_path / folder).rglob("*.*")}
+        for folder in ("one", "ray")
+    ]
+    assert files[0].keys() == files[1].keys()
+    tokens = [name for name in files[0] if name.parts[0] == "tokens"]
+    assert len(tokens) > 4  # some texts are held out
+    for name in tokens:
+        assert files[0][name].read_bytes() == files[1][name].read_bytes(), name
+
+
+def test_training_gives_the_run_of_one_process(cluster, tmp_path):
+    recipe, dev, heard = tiny_recipe("glocalxml"), tiny_corpus(9, seed=1), Recorder()
+    train(recipe, tmp_path / "one", dev=dev)
+    trainer = RayTrainer(workers=2)
+    result = trainer(
+        recipe, tiny_corpus(), out=tmp_path / "two", dev=dev, device="cpu", listener=heard
+    )
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
+    assert result.metrics["steps"] == 8
+    assert "2 processes" in " ".join(heard.messages)
+
+
+def test_an_error_of_a_process_ends_the_run(cluster, tmp_path, monkeypatch):
+    """Ray Train starts processes again after an error; the second time they end at once."""
+    monkeypatch.setattr("ray.train.get_context", lambda: SimpleNamespace(get_world_rank=lambda: 0))
+    board = ray.remote(num_cpus=0)(Board).remote()
+    unlabelled = Corpus.from_texts(["a text"], [[]])
+    options = {"out": str(tmp_path / "model"), "dev": unlabelled, "device": "cpu"}
+    call = ray.put((tiny_recipe("glocalxml"), tiny_corpus(), options))
+    work = {"board": board, "sharded": False, "call": call}
+    with pytest.raises(DataError, match="none of the 1 dev texts has labels"):
+        _train(work)
+    assert "none of the 1 dev texts" in ray.get(board.answer.remote())["error"]
+    _train(work)
+    assert not (tmp_path / "model").exists()
+
+
+def test_trials_of_a_search_run_at_once(cluster, tmp_path):
+    with trials_on_ray(workers=2) as trials_in:
+        found = tune_recipe(
+            "fast",
+            tiny_corpus(96),
+            tiny_corpus(24, seed=1),
+            out=tmp_path / "tuned.toml",
+            trials=3,
+            trials_in=trials_in,
+        )
+    assert found.n_trials == 3
+    assert found.after >= found.before > 0
+
+
+def test_training_on_more_than_the_cluster_has(cluster, tmp_path):
+    with pytest.raises(ConfigError, match="9 processes need 9 CPUs, and the cluster has 2"):
+        RayTrainer(workers=9)(tiny_recipe(), tiny_corpus(), out=tmp_path / "model")
 
 
 def test_an_unreachable_cluster_is_one_line(monkeypatch):

@@ -24,11 +24,17 @@ def objects(path):
     return [found for found in yaml.safe_load_all(path.read_text("utf-8")) if found]
 
 
+def ray_groups(found):
+    """The groups of pods of a job or a service on Ray."""
+    name = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}[found["kind"]]
+    spec = found["spec"][name]
+    return [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+
+
 def check_object(found):
     """Validate an object; of Ray's kinds, whose schema is not Kubernetes', the pods in it."""
     if found["apiVersion"].startswith("ray.io/"):
-        spec = found["spec"]["rayClusterSpec"]
-        for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        for group in ray_groups(found):
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
             kubernetes_validate.validate({**pod, **group["template"]}, VERSION, strict=True)
         return
@@ -38,10 +44,8 @@ def check_object(found):
 def containers(found):
     if found["kind"] == "Deployment":
         return found["spec"]["template"]["spec"]["containers"]
-    if found["kind"] == "RayJob":
-        spec = found["spec"]["rayClusterSpec"]
-        groups = (spec["headGroupSpec"], *spec["workerGroupSpecs"])
-        return [c for group in groups for c in group["template"]["spec"]["containers"]]
+    if found["kind"] in ("RayJob", "RayService"):
+        return [c for g in ray_groups(found) for c in g["template"]["spec"]["containers"]]
     return []
 
 

@@ -1,5 +1,6 @@
 """Bulk prediction by shards: the same output as one process, whatever happens to the workers."""
 
+import errno
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import pytest
 
 from glocal.data.corpus import Document
 from glocal.errors import DataError, GlocalError
-from glocal.predict import shard_processes
+from glocal.predict import shard_processes, shard_worker
 from glocal.predict.bulk import predict_file
 from glocal.predict.predictor import Predictor
 from glocal.predict.shard_processes import ProcessEngine
@@ -20,6 +21,7 @@ from glocal.predict.sharded import predict_sharded, shard_folder
 from glocal.predict.shards import MANIFEST, Shard, ShardJob, predict_shard
 from glocal.predict.tag_files import open_writer
 from glocal.tagger import Tagger
+from tests.cli.conftest import invoke
 from tests.tiny import tiny_corpus
 
 ROWS = 7
@@ -90,6 +92,40 @@ def test_finished_shards_are_never_done_twice(model, texts, tmp_path):
     tagged(second, model, texts, output)
     assert first.done == [0, 1, 2]
     assert second.done == [3, 4, 5, 6]
+    assert output.read_bytes() == expected(model, texts, tmp_path / "one.jsonl")
+
+
+def test_a_full_disk_of_a_worker_is_one_line_and_keeps_finished_shards(
+    model, texts, tmp_path, monkeypatch
+):
+    class Full(HereEngine):
+        def run(self, job, shards):
+            worker = shard_worker.ShardWorker(job.to_mapping())
+            for shard in shards:
+                shard_worker.raise_problem(worker.answer(shard.to_list()))
+                self.done.append(shard.number)
+                yield shard
+
+    def fail(predictor, job, shard):
+        if shard.number == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), job.folder)
+        predict_shard(predictor, job, shard)
+
+    monkeypatch.setattr(shard_worker, "predict_shard", fail)
+    monkeypatch.setattr("glocal.predict.sharded.shard_rows", lambda model: ROWS)
+    output = tmp_path / "tags.jsonl"
+
+    def run(engine):
+        monkeypatch.setattr("glocal.cli.predict._shard_engine", lambda *_, **__: engine)
+        found = invoke("predict", model, texts, "-k", 2, "--workers", 1, "--output", output)
+        return found, engine.done
+
+    found, done = run(Full())
+    assert (found.exit_code, done) == (1, [0, 1, 2])
+    assert "no space left on device; free some space and run the command again" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+    found, done = run(HereEngine())
+    assert (found.exit_code, done) == (0, [3, 4, 5, 6])
     assert output.read_bytes() == expected(model, texts, tmp_path / "one.jsonl")
 
 

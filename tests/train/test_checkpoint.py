@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 
+from glocal.data.corpus import Corpus
 from glocal.errors import Interrupted, ModelError, TrainingError
 from glocal.storage.tensors import write_tensors
 from glocal.train import checkpoint
@@ -58,6 +59,13 @@ def test_a_damaged_checkpoint_is_one_clear_error(unfinished, name, damage):
     path.write_bytes(path.read_bytes()[:40]) if damage == "cut" else path.unlink()
     with pytest.raises(TrainingError, match=r"checkpoint-5 cannot be read.*overwrite=True"):
         train(tiny_recipe("glocalxml"), unfinished.with_name("m"), dev=DEV, resume=True)
+
+
+def test_a_checkpoint_for_other_labels_is_refused(unfinished, tmp_path):
+    other = Corpus.from_texts(tiny_corpus().texts(0, 64), [["x", "y"]] * 64)
+    with pytest.raises(TrainingError, match="had another recipe, other data") as error:
+        train(tiny_recipe("glocalxml"), tmp_path / "m", corpus=other, dev=DEV, resume=True)
+    assert "\n" not in str(error.value)
 
 
 def test_what_a_kill_left_half_written_is_ignored(unfinished, tmp_path):

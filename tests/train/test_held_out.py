@@ -8,7 +8,7 @@ import pytest
 from glocal.config import load_recipe
 from glocal.data.corpus import Corpus
 from glocal.predict.predictor import Predictor
-from glocal.train.gather import _hold_out
+from glocal.train.gather import hold_out
 from glocal.train.run import fit
 from glocal.vocabulary.label_space import LabelSpace
 from tests.cli.conftest import corpus_rows, invoke, write_jsonl
@@ -21,17 +21,17 @@ def test_texts_to_tune_on_are_no_training_texts_and_leave_every_label_one():
     texts[7] = texts[300]  # equal texts are never on both sides
     corpus = Corpus.from_texts(texts, made.labels())
     labels = LabelSpace.build(corpus)
-    train, held = (corpus.take(places) for places in _hold_out(corpus, labels, seed=0))
+    train, held = (corpus.take(places) for places in hold_out(corpus, labels, seed=0))
     assert len(held) == pytest.approx(40, abs=2)
     assert not set(train.texts()) & set(held.texts())
     assert LabelSpace.build(train).ids == labels.ids
-    again = _hold_out(corpus, labels, seed=0)[1]
+    again = hold_out(corpus, labels, seed=0)[1]
     assert corpus.take(again).texts() == held.texts()
 
 
 def test_a_small_set_is_used_whole():
     corpus = tiny_corpus(199)
-    assert _hold_out(corpus, LabelSpace.build(corpus), seed=0) is None
+    assert hold_out(corpus, LabelSpace.build(corpus), seed=0) is None
 
 
 def test_the_words_model_tunes_probabilities_and_tags_on_them(tmp_path):

@@ -1,5 +1,6 @@
 """Searches for settings."""
 
+import threading
 import tomllib
 
 import pytest
@@ -62,6 +63,22 @@ def test_trials_worse_than_the_median_are_hopeless(tmp_path):
 def test_unknown_engine():
     with pytest.raises(ConfigError, match="search engine"):
         open_engine("optima", None, "words", space=(), first={})
+
+
+def test_trials_at_once_come_after_the_own_settings(scored, tmp_path, monkeypatch):
+    words, meeting = trials.Trials.words, threading.Barrier(3, timeout=60)
+
+    def together(self, recipe, is_hopeless):
+        if scored:  # all but the first wait until three are here
+            meeting.wait()
+        return words(self, recipe, is_hopeless)
+
+    monkeypatch.setattr(trials.Trials, "words", together)
+    monkeypatch.setattr(trials.Trials, "at_once", 3)
+    found = tune_recipe("fast", TRAIN, DEV, out=tmp_path / "tuned.toml", trials=7)
+    assert len(scored) == 7
+    assert found.before == load_recipe("fast").sparse.title_weight / 2
+    assert found.after >= found.before
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`glocal data`: inspect data files and split them."""
+"""`glocal data`: inspect data files, split them, and prepare them for training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ import typer
 from glocal.cli import console
 from glocal.cli.corpora import read_labels_file
 from glocal.cli.failures import warning_text
-from glocal.cli.options import AsJson, Bands, Labels, Reading, check_folder, reads_files
+from glocal.cli.options import (
+    Address,
+    AsJson,
+    Bands,
+    Engine,
+    Labels,
+    Override,
+    Reading,
+    RecipeName,
+    Workers,
+    check_folder,
+    reads_files,
+    uses_ray,
+)
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 from glocal.table import Column, Table, columns
@@ -19,7 +32,9 @@ from glocal.table import Column, Table, columns
 if TYPE_CHECKING:
     from glocal.data.inspect import InspectReport, SplitReport
 
-app = typer.Typer(name="data", help="Inspect data files and split them.", no_args_is_help=True)
+app = typer.Typer(
+    name="data", help="Inspect data files, split them and prepare them.", no_args_is_help=True
+)
 
 MAX_PROBLEMS_SHOWN = 50
 PLOT_COLUMNS, PLOT_LINES = 60, 10
@@ -99,6 +114,53 @@ def split(
     if as_json:
         sizes = {str(path): len(part) for path, part in zip(paths, parts, strict=True)}
         console.print_json(sizes)
+
+
+@app.command()
+@reads_files
+def prepare(
+    files: Annotated[list[str], argument("Training texts with labels.", metavar="FILE")],
+    *,
+    recipe: RecipeName = "auto",
+    override: Override = None,
+    dev: Annotated[
+        str | None, option("Texts to choose the best weights on.", metavar="FILE")
+    ] = None,
+    labels: Labels = None,
+    engine: Engine = "processes",
+    address: Address = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+    reading: Reading,
+) -> None:
+    """Compute the tokens and words of texts before training.
+
+    They are kept in the cache (GLOCAL_CACHE), where `glocal train` with the same files and recipe
+    finds them. With --engine ray texts are tokenised on a cluster whose machines share the cache.
+    """
+    from glocal.cli.corpora import read_file
+    from glocal.config import load_recipe
+    from glocal.train.prepare import Preparation, prepare_data
+
+    settings = load_recipe(recipe, override or ())
+    on_ray = uses_ray(engine, address)
+    corpus = read_file(*files, require_labels=True, **reading)
+    dev_corpus = read_file(dev, **reading) if dev else None
+    texts = Preparation(settings, corpus, dev_corpus, read_labels_file(labels))
+    with console.progress_bar("preparing") as progress:
+        if on_ray:
+            from glocal.cluster.ray_preparation import prepare_on_ray
+
+            found = prepare_on_ray(texts, address=address, workers=workers, progress=progress)
+        else:
+            found = prepare_data(texts, progress=lambda stage: progress)
+    if as_json:
+        console.print_json(vars(found))
+    words = ", and the model of words" if found.words else ""
+    console.note(
+        f"Prepared {found.texts:,} texts with {found.labels:,} labels: {found.tokens:,} tokens"
+        f"{words}."
+    )
 
 
 def _parse_fractions(text: str) -> list[float]:

@@ -30,6 +30,7 @@ EXAMPLES = {
     "data": "glocal data inspect train.jsonl",
     "data inspect": "glocal data inspect train.jsonl dev.jsonl test.jsonl",
     "data split": "glocal data split all.csv --out parts --fractions 0.8,0.1,0.1",
+    "data prepare": "glocal data prepare train.jsonl --dev dev.jsonl --recipe balanced",
     "train": "glocal train train.jsonl --dev dev.jsonl --recipe balanced --out model",
     "tune": "glocal tune train.jsonl --dev dev.jsonl --budget 30m --out tuned.toml",
     "distill": "glocal distill best train.jsonl --dev dev.jsonl --out student",

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from glocal.cli import console
 from glocal.cli.parameters import argument, option
-from glocal.errors import ConfigError, DataError
+from glocal.errors import ConfigError, DataError, no_such
 
 DEFAULT_K = 5
 
@@ -64,6 +64,20 @@ Labels = Annotated[
     str | None, option("Label table (JSONL, CSV, …) or SKOS vocabulary (.ttl, …).", "--labels")
 ]
 Bands = Annotated[str | None, option("Frequency bands, such as few=1-20,medium=21-100,many=101-.")]
+
+ENGINES = ("processes", "ray")
+Engine = Annotated[
+    str, option("Where the work is done: processes (this machine) or ray (a Ray cluster).")
+]
+Address = Annotated[
+    str | None,
+    option(
+        "Ray cluster, as HOST:PORT, ray://HOST:PORT or auto.",
+        metavar="ADDRESS",
+        show_default="one on this machine, for this command",
+    ),
+]
+Workers = Annotated[int | None, option("Workers on the Ray cluster.", metavar="N", min=1)]
 
 Reading = dict[str, Any]  # options of `glocal.data.readers.read_corpus`
 
@@ -140,6 +154,19 @@ def adds_options(
 
 
 reads_files = adds_options(_reading, "reading")
+
+
+def uses_ray(engine: str, address: str | None) -> bool:
+    """Return whether the work is done on a Ray cluster.
+
+    Raises:
+        ConfigError: There is no such engine, or the address has no effect.
+    """
+    if engine not in ENGINES:
+        raise ConfigError(no_such("engine", engine, ENGINES))
+    if address is not None and engine != "ray":
+        raise ConfigError("--address is the address of a Ray cluster; add --engine ray")
+    return engine == "ray"
 
 
 def check_folder(out: Path | None) -> None:

@@ -14,15 +14,18 @@ import typer
 from glocal.cli import console
 from glocal.cli.corpora import read_label_list, report_skipped
 from glocal.cli.options import (
+    Address,
     AsJson,
     BatchSize,
     Device,
+    Engine,
     Model,
     Reading,
     reads_files,
+    uses_ray,
 )
 from glocal.cli.parameters import argument, option
-from glocal.errors import ConfigError, no_such
+from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from glocal.predict.shards import ShardEngine
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 TABLE = "table"
-ENGINES = ("processes", "ray")
 _M_ARENA_MAX = -8  # of malloc.h
 
 To = Annotated[
@@ -106,17 +108,8 @@ def predict(
             show_default="this process alone; with ray as many as fit",
         ),
     ] = None,
-    engine: Annotated[
-        str, option("Where workers run: processes (this machine) or ray (a Ray cluster).")
-    ] = "processes",
-    address: Annotated[
-        str | None,
-        option(
-            "Ray cluster, as HOST:PORT, ray://HOST:PORT or auto.",
-            metavar="ADDRESS",
-            show_default="one on this machine, for this command",
-        ),
-    ] = None,
+    engine: Engine = "processes",
+    address: Address = None,
     reading: Reading,
 ) -> None:
     """Tag texts, in their order and with the best label first.
@@ -206,14 +199,10 @@ def _shard_engine(
     name: str, address: str | None, workers: int | None, *, device: str
 ) -> ShardEngine | None:
     """Return the engine that tags shards; None to tag in this process."""
-    if name not in ENGINES:
-        raise ConfigError(no_such("engine", name, ENGINES))
-    if name == "ray":
+    if uses_ray(name, address):
         from glocal.cluster.ray_shards import RayEngine
 
         return RayEngine(address, workers=workers, gpus=1 if device.startswith("cuda") else 0)
-    if address is not None:
-        raise ConfigError("--address is the address of a Ray cluster; add --engine ray")
     if workers is None:
         return None
     from glocal.predict.shard_processes import ProcessEngine

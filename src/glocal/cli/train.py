@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,19 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import advise_on_labels, read_file, read_labels_file
-from glocal.cli.options import AsJson, Device, Labels, Override, Reading, RecipeName, reads_files
+from glocal.cli.options import (
+    Address,
+    AsJson,
+    Device,
+    Engine,
+    Labels,
+    Override,
+    Reading,
+    RecipeName,
+    Workers,
+    reads_files,
+    uses_ray,
+)
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 from glocal.table import Table, columns
@@ -71,8 +83,11 @@ def train(
     device: Device = "auto",
     shard_labels: Annotated[
         bool,
-        option("Give each process of torchrun a part of the labels.", "--shard-labels"),
+        option("Give each process a part of the labels.", "--shard-labels"),
     ] = False,
+    engine: Engine = "processes",
+    address: Address = None,
+    workers: Workers = None,
     reading: Reading,
 ) -> None:
     """Train a model on labelled texts.
@@ -87,6 +102,9 @@ def train(
     With --from and --add a trained model learns further texts in a fraction of the time. FILE is
     then the texts it was trained on, or some of them, so that it forgets nothing; a model of words
     alone (fast) needs none.
+
+    Several processes train together under torchrun, or with --engine ray on a Ray cluster, where
+    lost ones are replaced and the run resumes; --out must then be on a shared file system.
     """
     if start is not None or add:
         given = {
@@ -123,8 +141,14 @@ def train(
 
     from glocal.train.run import check_target, fit
 
-    if shard_labels:
-        from glocal.cluster.sharded_training import fit_sharded as fit
+    train_on: Callable[..., FitResult] = fit
+    if uses_ray(engine, address):
+        from glocal.cluster.ray_training import RayTrainer
+
+        on_gpus = device.startswith("cuda")
+        train_on = RayTrainer(address, workers or 1, gpus=on_gpus, shard_labels=shard_labels)
+    elif shard_labels:
+        from glocal.cluster.sharded_training import fit_sharded as train_on
     check_target(out, resume=resume, overwrite=overwrite)
     corpus = read_file(*files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None
@@ -134,7 +158,7 @@ def train(
     from glocal.cli.training_progress import TrainingProgress
 
     with TrainingProgress() as progress:
-        result = fit(
+        result = train_on(
             settings,
             corpus,
             out=out,

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file, read_labels_file
-from glocal.cli.options import AsJson, Device, Labels, Override, Reading, RecipeName, reads_files
+from glocal.cli.options import (
+    Address,
+    AsJson,
+    Device,
+    Labels,
+    Override,
+    Reading,
+    RecipeName,
+    Workers,
+    reads_files,
+)
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glocal.tune.trials import Trials
 
 app = typer.Typer()
 
@@ -30,7 +45,11 @@ def tune(
         int | None, option("Most trials of each stage.", min=1, show_default="no limit")
     ] = None,
     labels: Labels = None,
-    engine: Annotated[str, option("Engine that proposes settings.", metavar="NAME")] = "optuna",
+    engine: Annotated[
+        str, option("optuna, or ray for several of its trials at once on a Ray cluster.")
+    ] = "optuna",
+    address: Address = None,
+    workers: Workers = None,
     overwrite: Annotated[bool, option("Forget earlier trials.", "--overwrite")] = False,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -41,6 +60,8 @@ def tune(
     First the learning rates of a network are searched, if the recipe has one, then the settings of
     the words model, for which the network is not trained again. The same command continues an
     earlier search; its trials are in a folder beside the recipe.
+
+    With --engine ray several trials run at once on a Ray cluster whose machines share the folder.
     """
     from glocal.cli.training_progress import TrainingProgress
     from glocal.config.durations import parse_duration
@@ -49,7 +70,17 @@ def tune(
     if out.suffix != ".toml":
         raise ConfigError(f"--out {out}: expected the path of a recipe, which ends in .toml")
     seconds = parse_duration(budget) if budget else None
-    with TrainingProgress() as progress:
+    on_ray = engine == "ray"
+    if address is not None and not on_ray:
+        raise ConfigError("--address is the address of a Ray cluster; add --engine ray")
+    with TrainingProgress() as progress, contextlib.ExitStack() as held:
+        trials_in: Callable[..., Trials] | None = None
+        if on_ray:
+            from glocal.cluster.ray_tuning import trials_on_ray
+
+            on_gpus = 1 if device.startswith("cuda") else 0
+            place = trials_on_ray(address, workers=workers, gpus=on_gpus)
+            trials_in = held.enter_context(place)
         result = tune_recipe(
             recipe,
             read_file(*files, require_labels=True, **reading),
@@ -59,10 +90,11 @@ def tune(
             budget=seconds,
             trials=trials,
             label_table=read_labels_file(labels),
-            engine=engine,
+            engine="optuna" if on_ray else engine,
             overwrite=overwrite,
             device=device,
             listener=progress,
+            trials_in=trials_in,
         )
     if as_json:
         console.print_json(result.to_dict())

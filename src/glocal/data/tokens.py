@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +44,18 @@ class TextTokenizer(Protocol):
 
     def encode_batch(self, texts: list[str], max_length: int) -> list[list[int]]:
         """Return the token ids of each text, special tokens included, at most `max_length`."""
+
+
+Encode = Callable[[TextTokenizer, Iterable[list[str]], int], Iterator[list[list[int]]]]
+"""Tokenises batches of texts, in their order; the number is the most tokens of a text."""
+
+
+def encode_here(
+    tokenizer: TextTokenizer, batches: Iterable[list[str]], max_length: int
+) -> Iterator[list[list[int]]]:
+    """Tokenise batches of texts in this process."""
+    for texts in batches:
+        yield tokenizer.encode_batch(texts, max_length)
 
 
 class TokenStore:
@@ -90,7 +102,12 @@ class TokenStore:
 
 
 def tokenise(
-    corpus: Corpus, tokenizer: TextTokenizer, *, max_length: int, progress: Progress | None = None
+    corpus: Corpus,
+    tokenizer: TextTokenizer,
+    *,
+    max_length: int,
+    encode: Encode | None = None,
+    progress: Progress | None = None,
 ) -> TokenStore:
     """Tokenise a corpus, or open the result of an earlier call on the same texts.
 
@@ -98,6 +115,7 @@ def tokenise(
         corpus: The texts.
         tokenizer: Returns the token ids of texts.
         max_length: Maximum number of tokens per document.
+        encode: Tokenises batches of texts; by default in this process.
         progress: Called with the number of documents done and their total.
 
     Raises:
@@ -110,13 +128,13 @@ def tokenise(
         offsets = np.zeros(total + 1, dtype=np.int64)
         done = 0
         with open(folder / TOKENS_FILE, "wb") as file:
-            for texts in corpus.iter_texts(BATCH_TEXTS):
-                encoded = tokenizer.encode_batch(texts, max_length)
+            batches = corpus.iter_texts(BATCH_TEXTS)
+            for encoded in (encode or encode_here)(tokenizer, batches, max_length):
                 lengths = [len(ids) for ids in encoded]
                 flat = itertools.chain.from_iterable(encoded)
                 np.fromiter(flat, dtype=dtype, count=sum(lengths)).tofile(file)
-                offsets[done + 1 : done + 1 + len(texts)] = lengths
-                done += len(texts)
+                offsets[done + 1 : done + 1 + len(lengths)] = lengths
+                done += len(lengths)
                 if progress is not None:
                     progress(done, total)
         np.cumsum(offsets, out=offsets)

@@ -85,6 +85,13 @@ class TextTokenizer:
         except Exception as error:  # tokenizers raises plain Exception
             raise ModelError(f"cannot read the tokenizer {path}: {error}") from error
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy in another process needs."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
+
     def save(self, path: Path) -> None:
         """Write the `tokenizer.json`."""
         path.write_text(self.backend.to_str(), encoding="utf-8")

@@ -118,7 +118,7 @@ def gather_inputs(
     vectors = word_vectors(recipe, train, table, progress=report("word vectors trained, passes"))
     inputs = FitInputs(recipe, train, labels, table, vectors, device)
     kinds = companions_of(recipe)
-    held_out = None if dev is not None else _hold_out(train, labels, seed=recipe.train.seed)
+    held_out = None if dev is not None else hold_out(train, labels, seed=recipe.train.seed)
     if held_out is not None:
         kept, held = held_out
         train, dev = train.take(kept), train.take(held)
@@ -160,7 +160,7 @@ def _with_soft_targets(inputs: RunInputs, soft: SoftTargets) -> RunInputs:
     return replace(inputs, train=train, train_features=features, targets=targets)
 
 
-def _hold_out(train: Corpus, labels: LabelSpace, *, seed: int) -> tuple[Ints, Ints] | None:
+def hold_out(train: Corpus, labels: LabelSpace, *, seed: int) -> tuple[Ints, Ints] | None:
     """Return the places of texts to train on and to tune on; None where there are too few.
 
     Every label keeps a training text, and no text to tune on is also a training text.

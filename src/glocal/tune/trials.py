@@ -55,7 +55,12 @@ class Trials:
         folder: Where networks are kept.
         device: Where networks are trained.
         listener: Receives the events of their training.
+
+    Attributes:
+        at_once: Trials that may run at the same time.
     """
+
+    at_once: int = 1
 
     def __init__(
         self,

@@ -12,8 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +40,7 @@ from glocal.tune.search_space import (
     network_space,
     words_space,
 )
-from glocal.tune.trials import Hopeless, Trials, TrialStopped
+from glocal.tune.trials import Trials, TrialStopped
 from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import names_labels
 
@@ -84,6 +86,7 @@ def tune_recipe(
     overwrite: bool = False,
     device: str = "auto",
     listener: TrainListener | None = None,
+    trials_in: Callable[..., Any] | None = None,
 ) -> Tuning:
     """Search settings of a recipe and write the best ones as a recipe.
 
@@ -100,6 +103,7 @@ def tune_recipe(
         overwrite: Forget the trials of an earlier search.
         device: Where networks are trained.
         listener: Receives one message for each trial, and the events of networks in training.
+        trials_in: Returns what runs trials, in place of `Trials`.
 
     Raises:
         ConfigError: Nothing of the recipe can be searched, neither limit is given, or the trials
@@ -120,7 +124,9 @@ def tune_recipe(
     folder = target.with_name(f"{target.name}.study")
     with exclusive(target):
         _open_study(folder, base, train, dev, overwrite=overwrite)
-        runner = Trials(train, dev, label_table, folder, device=device, listener=listener)
+        runner: Trials = (trials_in or Trials)(
+            train, dev, label_table, folder, device=device, listener=listener
+        )
         found: dict[str, Any] = {}
         scores: list[float] = []
         count = 0
@@ -203,6 +209,8 @@ class _Stage:
         self._name, self._runner, self._listener = name, runner, listener
         self._deadline, self._most = deadline, trials
         self._longest = 0.0
+        self._kept = -1.0  # score of the network that was kept last
+        self._lock = threading.Lock()  # trials may run at the same time; the engine is one
         self.interrupted = False
 
     def run(self, recipe_with: Callable[[Settings], Recipe], engine: SearchEngine) -> None:
@@ -215,20 +223,55 @@ class _Stage:
         Raises:
             KeyboardInterrupt: It is stopped before the first trial ends.
         """
+        if self._runner.at_once > 1:
+            self._run_together(recipe_with, engine)
+            return
         done = 0
         while not engine.finished() or self._has_time(done):
-            trial, began = engine.ask(), time.monotonic()
-            recipe = recipe_with(trial.settings)
+            trial = engine.ask()
             try:
-                score = self._score(trial, recipe, engine)
+                self._try(trial, recipe_with(trial.settings), engine)
             except (KeyboardInterrupt, Interrupted):
                 engine.tell(trial, None)
                 self.interrupted = True
                 if not engine.finished():
                     raise
                 break
-            engine.tell(trial, score)
             done += 1
+
+    def _run_together(
+        self, recipe_with: Callable[[Settings], Recipe], engine: SearchEngine
+    ) -> None:
+        """Try several settings at the same time, after the recipe's own."""
+        running: set[Future[None]] = set()
+        started = 0
+
+        def may_start() -> bool:
+            with self._lock:
+                first = not engine.finished()
+            room = len(running) < (1 if first else self._runner.at_once)
+            return room and (first or self._has_time(started))
+
+        with ThreadPoolExecutor(self._runner.at_once) as pool:
+            while True:
+                while may_start():
+                    with self._lock:
+                        trial = engine.ask()
+                    recipe = recipe_with(trial.settings)
+                    running.add(pool.submit(self._try, trial, recipe, engine))
+                    started += 1
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+
+    def _try(self, trial: Trial, recipe: Recipe, engine: SearchEngine) -> None:
+        """Try settings and record how good they are."""
+        began = time.monotonic()
+        score = self._score(trial, recipe, engine)
+        with self._lock:
+            engine.tell(trial, score)
             seconds = time.monotonic() - began
             self._longest = max(self._longest, seconds)
             self._report(trial, score, recipe.train.metric, seconds)
@@ -239,7 +282,10 @@ class _Stage:
         return self._deadline is None or time.monotonic() + self._longest < self._deadline
 
     def _score(self, trial: Trial, recipe: Recipe, engine: SearchEngine) -> float | None:
-        is_hopeless: Hopeless = lambda step, score: engine.is_hopeless(trial, step, score)  # noqa: E731
+        def is_hopeless(step: int, score: float) -> bool:
+            with self._lock:
+                return engine.is_hopeless(trial, step, score)
+
         runner = self._runner
         try:
             if self._name == WORDS:
@@ -248,11 +294,18 @@ class _Stage:
             score = runner.network(recipe, is_hopeless, out=path)
         except TrialStopped:
             return None
-        if all(score > (other.score or 0.0) for other in engine.finished()):
-            runner.keep_network(path)
-        else:
-            shutil.rmtree(path, ignore_errors=True)
+        with self._lock:
+            if score > self._best_kept(engine):
+                self._kept = score
+                runner.keep_network(path)
+            else:
+                shutil.rmtree(path, ignore_errors=True)
         return score
+
+    def _best_kept(self, engine: SearchEngine) -> float:
+        """Return the score of the best network so far; below 0 before there is one."""
+        scores = [trial.score or 0.0 for trial in engine.finished()]
+        return max([self._kept, *scores])
 
     def _report(self, trial: Trial, score: float | None, metric: str, seconds: float) -> None:
         settings = ", ".join(as_overrides(trial.settings))
