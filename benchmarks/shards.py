@@ -6,7 +6,8 @@
     python benchmarks/shards.py MODEL TEXTS --documents 100000 --driver  # texts that can be fed
 
 Speed: one process pinned to one core beside two workers on two cores, and Ray's actors in their
-place; whole commands, model loading included. Kills: a random worker is killed every few seconds,
+place; whole commands, model loading included, taken in turns (`--repeats`); the ratio is the median
+of each turn's. Kills: a random worker is killed every few seconds,
 and once the whole command, which is then given again. The driver's memory is its largest resident
 size, from the system.
 """
@@ -19,6 +20,7 @@ import os
 import random
 import resource
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -141,6 +143,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--kills", action="store_true")
     parser.add_argument("--ray", action="store_true")
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--driver", action="store_true")
     parser.add_argument("--every", type=float, default=6.0, help="seconds between two kills")
     parser.add_argument("--seed", type=int, default=0)
@@ -164,14 +167,24 @@ def main() -> None:
             found["seconds_with_kills"] = time.monotonic() - started
             found |= check_rows(two, arguments.documents)
         else:
-            found["seconds_one"] = timed(plain, cores={0})
-            found["seconds_two_workers"] = timed(sharded, cores={0, 1})
-            found["ratio"] = found["seconds_one"] / found["seconds_two_workers"]  # type: ignore[operator]
-        if arguments.ray:
+            turns = []
             third = folder / "ray.jsonl"
             with_ray = command(arguments.model, texts, third, "--engine", "ray", "--workers", "2")
-            found["seconds_ray"] = timed(with_ray, cores={0, 1})
-            found["ray_identical"] = third.read_bytes() == one.read_bytes()
+            for _ in range(arguments.repeats):
+                seconds = {
+                    "one": timed(plain, cores={0}),
+                    "two_workers": timed(sharded, cores={0, 1}),
+                }
+                if arguments.ray:
+                    seconds["ray"] = timed(with_ray, cores={0, 1})
+                turns.append({name: round(value, 2) for name, value in seconds.items()})
+            found["seconds"] = turns
+            found["ratio"] = statistics.median(t["one"] / t["two_workers"] for t in turns)
+            if arguments.ray:
+                more = (t["ray"] - t["two_workers"] for t in turns)
+                found["ray_seconds_more"] = statistics.median(more)
+                found["ray_identical"] = third.read_bytes() == one.read_bytes()
+            found["load"] = os.getloadavg()[0]
         found["identical"] = one.read_bytes() == two.read_bytes()
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         found["largest_child_mib"] = usage.ru_maxrss >> 10
