@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from glocal.errors import ConfigError, DataError
+from glocal.predict.collate import prepare_texts
 from glocal.predict.predictor import Predictor
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.combination import Combination
@@ -227,3 +228,16 @@ def test_one_expert_has_no_mean_of_its_own():
     predictor = predictor_of("experts=['D-last']")
     found = predictor.predict_for_report(tiny_corpus(9, seed=1), plain_mean=True)
     assert found.mean is None
+
+
+def test_prepared_texts_are_read_once(predictor, monkeypatch):
+    texts = tiny_corpus(70, 3).texts()
+    excluded = [predictor.labels.ids[0]]
+    expected = predictor.predict(texts, k=3, exclude=excluded)
+    prepared = prepare_texts(predictor, texts, exclude=excluded)
+    assert list(prepared) == list(texts)
+    monkeypatch.setattr(type(predictor.tokenizer), "encode_batch", None)
+    for k in (3, 2):
+        found = predictor.predict(prepared, k=k, exclude=excluded)
+        np.testing.assert_array_equal(found.indices, expected.indices[:, :k])
+        np.testing.assert_allclose(found.scores, expected.scores[:, :k], atol=1e-6)

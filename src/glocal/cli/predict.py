@@ -236,8 +236,8 @@ def _predict_shards(
 def _return_freed_memory() -> None:
     """Let chunks of texts use the same memory; must be called before Arrow is imported.
 
-    Arrow's own allocator keeps what it has freed (40 MB), and so does every thread's part of the C
-    library's heap (20 MB).
+    Arrow's own allocator keeps what it has freed (40 MB), and so does every part of the C library's
+    heap (20 MB), of which there may be one for every four cores: more threads would wait for it.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if sys.platform == "linux":
@@ -245,7 +245,7 @@ def _return_freed_memory() -> None:
 
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
-            mallopt(_M_ARENA_MAX, 1)
+            mallopt(_M_ARENA_MAX, max(1, (os.cpu_count() or 1) // 4))
 
 
 @contextmanager

@@ -96,6 +96,14 @@ class Companion(ABC):
     ) -> Arrays:
         """Return the features of texts, equal to those of a corpus with the same texts."""
 
+    def placed(self, device: str) -> Self:
+        """Return the companion as it computes features on a device; by default on the CPU alone.
+
+        Args:
+            device: `cpu`, `cuda` or `cuda:N`.
+        """
+        return self
+
     def training_features(self, train: Corpus, *, progress: Progress | None = None) -> Arrays:
         """Return the features that batches of training texts carry; by default none."""
         return {}

@@ -77,6 +77,10 @@ class Companions(tuple[Companion, ...]):
         kinds = companions_of(inputs.recipe) if kinds is None else kinds
         return cls(kind.fit(inputs, progress=progress) for kind in kinds)
 
+    def placed(self, device: str) -> Companions:
+        """Return the companions as they compute features on a device."""
+        return Companions(companion.placed(device) for companion in self)
+
     def features(
         self,
         corpus: Corpus,

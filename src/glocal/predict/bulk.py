@@ -5,6 +5,7 @@
   `{"id": …, "labels": [{"id": …, "name": …, "score": …}, …]}`; a row of the input that cannot be
   used becomes `{"id": …, "labels": [], "error": …}`.
 - With a model for each language, each text is tagged by the model of its own.
+- While a chunk is tagged, the next ones are read and prepared, and the one before is written.
 - A chunk ends early when standard input pauses, so that answers do not wait for later texts.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -20,6 +21,7 @@ from glocal.control_characters import escape
 from glocal.data.readers import iter_documents
 from glocal.errors import DataError
 from glocal.predict.language_routing import LanguageRoutes
+from glocal.predict.overlap import Overlap
 from glocal.predict.tag_files import RowSink, TagRow
 from glocal.progress import Progress
 from glocal.ranking.decision import Decision, choose_tags
@@ -33,6 +35,9 @@ BadRows = Literal["report", "skip", "stop"]
 # Documents in memory at a time: enough for length-sorted batches of an encoder to pay off, and for
 # all threads that read words.
 CHUNK, WORDS_CHUNK = 2048, 512
+
+Prepared = tuple["TopKPredictor", list[int], Sequence[str]]  # a model, places of texts, the texts
+Tagged = tuple[list[int], "Predictions"]  # places of texts, their tags
 
 
 class TopKPredictor(Protocol):
@@ -85,13 +90,17 @@ def predict_file(
     pending: list[Document | DataError] = []
     problems: list[str] = []
     done = 0
+    tagging = _Tagging(predictor, **options)
+    overlap = Overlap(tagging.prepare, tagging.tag, tagging.writer(write, progress))
 
     def flush() -> None:
         if pending:
-            write(predict_rows(predictor, pending, chunk_size=chunk_size, **options))
+            overlap.put(pending.copy())
             pending.clear()
-            if progress:
-                progress(done, None)
+
+    def flush_all() -> None:
+        flush()
+        overlap.drain()
 
     def note(error: DataError) -> None:
         problems.append(error.message)
@@ -101,7 +110,7 @@ def predict_file(
     documents = iter_documents(
         *([paths] if isinstance(paths, str | Path) else paths),
         on_bad_row=None if bad_rows == "stop" else note,
-        before_waiting=flush,
+        before_waiting=flush_all,
         **(reading or {}),
     )
     try:
@@ -111,7 +120,10 @@ def predict_file(
             if len(pending) >= chunk_size:
                 flush()
     finally:
-        flush()
+        try:
+            flush_all()
+        finally:
+            overlap.close()
     if problems and not done:
         raise DataError(
             f"none of the {len(problems)} rows can be used; the first problem: {problems[0]}"
@@ -147,52 +159,90 @@ def predict_rows(
         progress: Called with the documents done and None, as the total is not known.
     """
     stream, done = iter(documents), 0
-    tag = functools.partial(
-        _tagged, predictor, k=k, threshold=threshold, names=names, only=only, exclude=exclude
-    )
+    tagging = _Tagging(predictor, k=k, threshold=threshold, names=names, only=only, exclude=exclude)
     while chunk := list(itertools.islice(stream, chunk_size)):
-        good = [document for document in chunk if not isinstance(document, DataError)]
-        rows = iter(tag(good) if good else ())
-        for document in chunk:
-            if isinstance(document, DataError):
-                yield _error_row(document)
-            else:
-                yield next(rows)
+        yield from tagging.rows(chunk, tagging.tag(chunk, tagging.prepare(chunk)))
         done += len(chunk)
         if progress:
             progress(done, None)
 
 
-def _tagged(
-    predictor: TopKPredictor | LanguageRoutes,
-    documents: Sequence[Document],
-    *,
-    k: int | None,
-    threshold: float | None,
-    names: bool,
-    only: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-) -> list[TagRow]:
-    """Return the rows of documents, each tagged by its own model."""
-    texts = [document.text for document in documents]
-    models: Iterable[tuple[TopKPredictor, list[int]]]
-    if isinstance(predictor, LanguageRoutes):
-        models = predictor.divide(texts)
-    else:
-        models = [(predictor, list(range(len(texts))))]
-    rows: dict[int, TagRow] = {}
-    for model, positions in models:
-        own = [texts[position] for position in positions]
-        found = choose_tags(
-            functools.partial(model.predict, own, only=only, exclude=exclude),
-            len(model.labels),
-            model.decision,
-            k=k,
-            threshold=threshold,
-        )
-        ids = [documents[position].id for position in positions]
-        rows.update(zip(positions, prediction_rows(ids, found, names=names), strict=True))
-    return [rows[position] for position in range(len(documents))]
+class _Tagging:
+    """The stages of tagging a chunk, each text by its own model; arguments as `predict_rows`."""
+
+    def __init__(
+        self,
+        predictor: TopKPredictor | LanguageRoutes,
+        *,
+        k: int | None = None,
+        threshold: float | None = None,
+        names: bool = True,
+        only: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+    ) -> None:
+        self._predictor, self._names = predictor, names
+        self._k, self._threshold = k, threshold
+        self._only, self._exclude = only, exclude
+
+    def prepare(self, chunk: Sequence[Document | DataError]) -> list[Prepared]:
+        """Return each model that has texts in a chunk, with their places and the texts it read."""
+        from glocal.predict.collate import prepare_texts
+        from glocal.predict.predictor import Predictor
+
+        good = [place for place, row in enumerate(chunk) if not isinstance(row, DataError)]
+        texts = [row.text for row in chunk if not isinstance(row, DataError)]
+        models: Iterable[tuple[TopKPredictor, list[int]]]
+        if isinstance(self._predictor, LanguageRoutes):
+            models = self._predictor.divide(texts)
+        else:
+            models = [(self._predictor, list(range(len(texts))))] if texts else []
+        found = []
+        for model, positions in models:
+            own: Sequence[str] = [texts[position] for position in positions]
+            if isinstance(model, Predictor):
+                own = prepare_texts(model, own, only=self._only, exclude=self._exclude)
+            found.append((model, [good[position] for position in positions], own))
+        return found
+
+    def tag(self, chunk: Sequence[Document | DataError], prepared: list[Prepared]) -> list[Tagged]:
+        """Return the tags of a chunk, with their places in it."""
+        return [
+            (
+                places,
+                choose_tags(
+                    functools.partial(model.predict, own, only=self._only, exclude=self._exclude),
+                    len(model.labels),
+                    model.decision,
+                    k=self._k,
+                    threshold=self._threshold,
+                ),
+            )
+            for model, places, own in prepared
+        ]
+
+    def rows(self, chunk: Sequence[Document | DataError], tagged: list[Tagged]) -> Iterator[TagRow]:
+        """Yield the rows of a chunk."""
+        rows: dict[int, TagRow] = {}
+        for places, found in tagged:
+            ids = [chunk[place].id for place in places]  # type: ignore[union-attr]
+            rows.update(zip(places, prediction_rows(ids, found, names=self._names), strict=True))
+        for place, document in enumerate(chunk):
+            yield _error_row(document) if isinstance(document, DataError) else rows[place]
+
+    def writer(
+        self, write: RowSink, progress: Progress | None
+    ) -> Callable[[Sequence[Document | DataError], list[Tagged]], None]:
+        """Return a function that writes chunks and reports how many documents are written."""
+        written = 0
+
+        def write_chunk(chunk: Sequence[Document | DataError], tagged: list[Tagged]) -> None:
+            nonlocal written
+            write(self.rows(chunk, tagged))
+            written += sum(not isinstance(document, DataError) for document in chunk)
+            if progress:
+                progress(written, None)
+
+        return write_chunk
 
 
 def _error_row(error: DataError) -> TagRow:

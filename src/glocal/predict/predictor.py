@@ -67,7 +67,8 @@ class Predictor:
         self.tokenizer = model.tokenizer
         self.calibration, self.decision = model.calibration, model.decision
         self.metrics = model.metrics
-        self.companions = model.companions or Companions()
+        companions = model.companions or Companions()
+        self.companions = companions.placed(self.system.device_name)
         self.batch_size = batch_size
         self.precision = precision
 

@@ -62,6 +62,11 @@ class DocumentRanker(ABC):
         """The way batches must cut long documents; None if only their start is read."""
         return None
 
+    @property
+    def device_name(self) -> str:
+        """The device it computes on, and companions with it: `cpu`, `cuda` or `cuda:N`."""
+        return "cpu"
+
     def use_device(self, device: str) -> None:
         """Move to a device: `auto`, `cpu`, `cuda` or `cuda:N`; without torch, stay on the CPU."""
         check_device(device)

@@ -71,6 +71,11 @@ class Ranker(nn.Module, DocumentRanker):
         """The device the weights are on."""
         return next(chain(self.parameters(), self.buffers())).device
 
+    @property
+    def device_name(self) -> str:
+        """The device it computes on."""
+        return str(self.device)
+
     def use_device(self, device: str) -> None:
         """Move to a device: `auto`, `cpu`, `cuda` or `cuda:N`, in evaluation mode."""
         self.to(choose_device(device)).eval()

@@ -17,7 +17,7 @@ from glocal.companions.companion import SPARSE, SPARSE_ODDS
 from glocal.config.expert_names import SPARSE_EXPERT
 from glocal.metrics.topk_order import sort_topk
 from glocal.ranking.combination import Combination
-from glocal.ranking.document_ranker import DocumentRanker, RankRequest
+from glocal.ranking.document_ranker import DocumentRanker, RankRequest, check_device
 from glocal.ranking.predictions import Predictions
 
 if TYPE_CHECKING:
@@ -37,12 +37,23 @@ class WordsRanker(DocumentRanker):
 
     def __init__(self, counts: NDArray[np.integer]) -> None:
         self.n_labels, self.expert_names = len(counts), [SPARSE_EXPERT]
+        self._device = "cpu"
         self.counts = np.asarray(counts)
         self.unseen = self.counts == 0
         self._share: Floats32 = ((self.counts + 1) / (self.counts.max(initial=0) + 2)).astype(
             np.float32
         )
         self._by_frequency = np.argsort(-self.counts, kind="stable")
+
+    @property
+    def device_name(self) -> str:
+        """The device that labels are scored on: a GPU only where it is asked for by its name."""
+        return self._device
+
+    def use_device(self, device: str) -> None:
+        """Choose where labels are scored; `auto` is the CPU, which needs no torch to start."""
+        check_device(device)
+        self._device = device if device.startswith("cuda") else "cpu"
 
     def rank_documents(
         self, documents: Collator, positions: Ints, request: RankRequest

@@ -9,13 +9,15 @@ from scipy.sparse import csr_matrix, random_array
 
 from glocal.companions.sparse import device_rows, device_scorer
 from glocal.companions.sparse import sparse_training as training_module
+from glocal.companions.sparse import torch_device as torch_device_module
 from glocal.companions.sparse.device_rows import DeviceRows
 from glocal.companions.sparse.device_scorer import DeviceScorer
+from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from glocal.companions.sparse.sparse_training import LinearTrainer
 from glocal.companions.sparse.torch_device import torch_device
 from glocal.errors import ConfigError
-from tests.companions.sparse.made_up import SMALL
+from tests.companions.sparse.made_up import SMALL, corpus, label_space
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 CHECKED = replace(SMALL, cost=1.0, iterations=8, threshold=0.01)
@@ -138,6 +140,29 @@ def test_the_best_labels_are_those_of_the_cpu(products, device, grouped, monkeyp
         found, values = DeviceScorer(model, device).top(features, k, allowed=allowed)
         np.testing.assert_array_equal(found, indices)
         np.testing.assert_allclose(values, scores, atol=1e-5)
+
+
+def test_a_model_on_a_device_gives_the_same_labels(monkeypatch):
+    train = corpus()
+    model = SparseModel.fit(train, label_space(train), SMALL, threads=1)
+    assert model.placed("cpu") is model
+    monkeypatch.setattr(torch_device_module, "torch_device", lambda device: "cpu")
+    placed = model.placed("cuda")
+    texts, prior = [*corpus(20, seed=1).texts(), "…"], np.arange(12, dtype=np.float32)
+    allowed = np.arange(12) % 3 > 0
+    for options in ({}, {"allowed": allowed, "prior": prior}):
+        expected, found = (each.topk(texts, 5, **options) for each in (model, placed))
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+
+
+def test_a_device_with_too_little_memory_scores_nothing(monkeypatch, caplog):
+    def full(scorer, device):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(device_scorer, "DeviceScorer", full)
+    assert device_scorer.scorer_on("cpu", scorer(grouped=False)) is None
+    assert "words are scored on the CPU" in caplog.text
 
 
 def test_ties_are_broken_by_label():

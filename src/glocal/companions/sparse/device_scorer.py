@@ -6,6 +6,7 @@ and their scores come back.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from torch import Tensor
 from glocal.companions.sparse.device_rows import DeviceRows
 from glocal.companions.sparse.row_kernels import add_scores, has_kernels
 from glocal.companions.sparse.sparse_scoring import LinearScorer
+from glocal.companions.sparse.torch_device import ran_out_of_memory
+
+logger = logging.getLogger(__name__)
 
 _CELLS = 1 << 26  # scores held at a time
 _FEATURES = 1 << 14  # features of texts whose products are added together without kernels
@@ -30,6 +34,9 @@ class DeviceScorer:
     """
 
     def __init__(self, scorer: LinearScorer, device: torch.device | str) -> None:
+        self._stream = None
+        if torch.device(device).type == "cuda":  # beside the encoder, and not after it
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._weights = DeviceRows.of(scorer.weights, device)
         self._biases = torch.from_numpy(np.array(scorer.biases, np.float32)).to(device)
         self._groups: DeviceRows | None = None
@@ -37,12 +44,20 @@ class DeviceScorer:
             self._groups = DeviceRows.of(groups.weights, device)
             of = np.where(groups.of < 0, groups.weights.shape[1], groups.of)
             self._group_of = torch.from_numpy(of.astype(np.int64)).to(device)
+        if self._stream is not None:
+            torch.cuda.synchronize(device)
 
     @torch.inference_mode()
     def top(
         self, features: Any, k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the best labels of each text; arguments and result are those of `top_labels`."""
+        with torch.cuda.stream(self._stream):  # nothing on the CPU
+            return self._top(features, k, allowed)
+
+    def _top(
+        self, features: Any, k: int, allowed: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         n_texts, n_labels = features.shape[0], len(self._biases)
         width = min(k, n_labels)
         indices = np.full((n_texts, k), -1, dtype=np.int64)
@@ -73,6 +88,17 @@ class DeviceScorer:
             for groups in self._group_of.T:
                 scores += by_group[:, groups]
         return scores
+
+
+def scorer_on(device: str, scorer: LinearScorer) -> DeviceScorer | None:
+    """Return a scorer on a device; None where the device has too little memory for it."""
+    try:
+        return DeviceScorer(scorer, device)
+    except RuntimeError as error:
+        if not ran_out_of_memory(error):
+            raise
+        logger.warning("the GPU has too little memory left; words are scored on the CPU")
+        return None
 
 
 def _add(scores: Tensor, texts: DeviceRows, weights: DeviceRows) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -87,6 +87,10 @@ class SparseCompanion(Companion):
             read=lambda entry: cls.load(entry / "model", labels),
             about="linear model of words",
         )
+
+    def placed(self, device: str) -> SparseCompanion:
+        """Return the companion with its weights on a GPU, where the device is one."""
+        return replace(self, model=self.model.placed(device))
 
     @property
     def prior(self) -> np.ndarray:

@@ -33,6 +33,7 @@ from glocal.log_odds import sigmoid
 from glocal.progress import StagedProgress
 
 if TYPE_CHECKING:
+    from glocal.companions.sparse.device_scorer import DeviceScorer
     from glocal.companions.sparse.word_weights import Contribution
     from glocal.vocabulary.label_change import LabelChange
     from glocal.vocabulary.label_space import LabelSpace
@@ -61,6 +62,7 @@ class SparseModel:
     ) -> None:
         self.vectoriser, self.scorer, self.config = vectoriser, scorer, config
         self.memory = memory
+        self._device_scorer: DeviceScorer | None = None
 
     @classmethod
     def fit(
@@ -163,6 +165,18 @@ class SparseModel:
         """Number of labels."""
         return self.scorer.n_labels
 
+    def placed(self, device: str) -> SparseModel:
+        """Return the model as it scores labels on a device: `cpu`, `cuda` or `cuda:N`."""
+        from glocal.companions.sparse.torch_device import torch_device
+
+        if (found := torch_device(device)) is None:
+            return self
+        from glocal.companions.sparse.device_scorer import scorer_on
+
+        model = SparseModel(self.vectoriser, self.scorer, self.config, self.memory)
+        model._device_scorer = scorer_on(found, self.scorer)
+        return model
+
     def topk(
         self,
         texts: Sequence[str],
@@ -187,7 +201,10 @@ class SparseModel:
         """
         threads = n_threads(threads, texts=len(texts))
         features = self.vectoriser.rows(texts, threads=threads)
-        indices, logits = top_labels(self.scorer, features, k, allowed=allowed, threads=threads)
+        if self._device_scorer is None:
+            indices, logits = top_labels(self.scorer, features, k, allowed=allowed, threads=threads)
+        else:
+            indices, logits = self._device_scorer.top(features, k, allowed=allowed)
         if prior is not None:
             for row in np.flatnonzero(np.diff(features.indptr) == 0):
                 permitted = allowed if allowed is None or allowed.ndim == 1 else allowed[row]

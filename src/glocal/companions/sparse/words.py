@@ -3,9 +3,11 @@
 - A word is a run of letters, digits and combining marks of any script, lower-cased. Words longer
   than `MAX_CHARACTERS` (base64, tables glued together) are skipped.
 - A batch of texts becomes word ids in the batch's own dictionary: only distinct words become Python
-  strings. Arrow has a start-up cost of milliseconds, too much for a single text: it classifies each
-  character once, and few texts are split by the result. Its functions are imported where they are
-  used, since that takes a tenth of a second.
+  strings. Texts are split byte by byte at ASCII separators; only distinct pieces with other
+  characters are split further, by Arrow's slower regular expressions. Arrow has a start-up cost of
+  milliseconds, too much for a single text: it classifies each character once, and few texts are
+  split by the result. Its functions are imported where they are used, since that takes a tenth of a
+  second.
 - `split_pieces` splits words further into runs of a few characters, which related words share.
 - `word_spans` splits one text the same way and keeps the places, for explanations.
 """
@@ -39,7 +41,7 @@ class WordBatch:
     Attributes:
         lengths: (texts,) number of words.
         codes: (words of all texts,) the position of each in `words`.
-        words: The distinct words, lower-cased, in order of first occurrence.
+        words: The distinct words, lower-cased.
     """
 
     lengths: NDArray[np.int64]
@@ -91,23 +93,88 @@ def _characters(text: str) -> dict[int, str]:
 
 
 def _split_any(texts: Sequence[str] | pa.Array) -> WordBatch:
+    """Split texts at ASCII separators, and then their distinct pieces at all others."""
+    content, bounds = _bytes_of(_as_array(texts))
+    lowered = _ASCII[content]
+    in_piece = lowered != 0
+    starts = in_piece.copy()  # a piece starts after a separator, or with its text
+    starts[1:] &= ~in_piece[:-1]
+    first = bounds[:-1][bounds[:-1] < len(content)]
+    starts[first] = in_piece[first]
+    places = np.flatnonzero(starts)
+    ends = np.cumsum(in_piece)
+    offsets = np.append(ends[places] - 1, ends[-1] if len(ends) else 0).astype(np.int64)
+    buffers = pa.py_buffer(offsets), pa.py_buffer(lowered[in_piece])
+    encoded = pa.LargeStringArray.from_buffers(len(places), *buffers).dictionary_encode()
+    n_pieces = np.diff(np.searchsorted(places, bounds))
+    return _split_pieces(encoded.dictionary, _integers(encoded.indices), n_pieces)
+
+
+def _split_pieces(
+    pieces: pa.Array, codes: NDArray[np.int32], n_pieces: NDArray[np.int64]
+) -> WordBatch:
+    """Split the distinct pieces of texts into words.
+
+    Args:
+        pieces: Distinct pieces, lower-cased where they are ASCII.
+        codes: The position of each piece of every text among them.
+        n_pieces: (texts,) number of pieces.
+    """
+    content, bounds = _bytes_of(pieces)
+    plain = np.diff(bounds) <= MAX_CHARACTERS
+    plain[np.searchsorted(bounds, np.flatnonzero(content >= 128), side="right") - 1] = False
+    if plain.all():
+        return WordBatch(n_pieces, codes, pieces.to_pylist())
+    words: list[str] = pieces.filter(pa.array(plain)).to_pylist()
+    distinct = dict(zip(words, range(len(words)), strict=True))
+    parts, n_parts = _unicode_words(pieces.filter(pa.array(~plain)))
+    # The words of each piece, first of the plain ones; -1 for a part that is no word.
+    numbers = [distinct.setdefault(w, len(distinct)) if _is_word(w) else -1 for w in parts]
+    flat = np.concatenate([np.arange(len(words)), numbers]).astype(np.int32)
+    counts = np.ones(len(pieces), dtype=np.int64)
+    counts[~plain] = n_parts
+    starts = np.cumsum(plain) - 1
+    starts[~plain] = len(words) + np.cumsum(n_parts) - n_parts
+    per_piece = counts[codes]
+    ends = np.cumsum(per_piece)
+    source = np.repeat(starts[codes] - (ends - per_piece), per_piece)
+    found = flat[source + np.arange(len(source))]
+    kept = np.concatenate([[0], np.cumsum(found >= 0)])
+    last = np.concatenate([[0], ends])[np.cumsum(n_pieces)]
+    lengths = np.diff(kept[last], prepend=0)
+    return WordBatch(lengths, found[found >= 0], list(distinct))
+
+
+def _unicode_words(pieces: pa.Array) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the parts of all pieces, lower-cased, some of them empty; and how many each has."""
     import pyarrow.compute as pc
 
-    array = _as_array(texts)
-    pieces = pc.split_pattern_regex(array, SEPARATORS)
-    encoded = pc.list_flatten(pieces).dictionary_encode()
-    # "The" and "the" are two pieces and one word; separators at either end give an empty piece.
-    distinct: dict[str, int] = {}
-    lowered = pc.utf8_lower(encoded.dictionary).to_pylist()
-    position = np.array(
-        [distinct.setdefault(w, len(distinct)) if _is_word(w) else -1 for w in lowered],
-        dtype=np.int32,
-    )
-    codes = position[_integers(encoded.indices)]
-    n_pieces = _integers(pc.list_value_length(pieces))
-    bounds = np.concatenate([[0], np.cumsum(n_pieces)])
-    kept = np.concatenate([[0], np.cumsum(codes >= 0)])
-    return WordBatch(np.diff(kept[bounds]), codes[codes >= 0], list(distinct))
+    parts = pc.split_pattern_regex(pieces, SEPARATORS)
+    lowered: list[str] = pc.utf8_lower(pc.list_flatten(parts)).to_pylist()
+    return lowered, _integers(pc.list_value_length(parts)).astype(np.int64)
+
+
+def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the bytes of texts one after another, and where each starts."""
+    kind = np.dtype(np.int64 if pa.types.is_large_string(array.type) else np.int32)
+    _, offsets, content = array.buffers()
+    if not len(array) or content is None:
+        return np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64)
+    bounds = np.frombuffer(offsets, kind, len(array) + 1, array.offset * kind.itemsize)
+    inside = np.frombuffer(content, np.uint8)[bounds[0] : bounds[-1]]
+    return inside, bounds.astype(np.int64) - bounds[0]
+
+
+def _ascii_table() -> NDArray[np.uint8]:
+    """Return the lower-case form of each ASCII letter, 0 for separators; other bytes stay."""
+    table = np.arange(256, dtype=np.uint8)
+    table[:128] = 0
+    for code in b"abcdefghijklmnopqrstuvwxyz0123456789":
+        table[[code, ord(chr(code).upper())]] = code
+    return table
+
+
+_ASCII = _ascii_table()
 
 
 def _integers(array: pa.Array) -> NDArray[Any]:
