@@ -46,7 +46,7 @@ def test_texts_without_new_words_keep_features_and_scores():
     old, new = model.vectoriser.transform(texts), wider.transform(texts)
     np.testing.assert_array_equal(new.toarray()[:, places], old.toarray())
     assert new.nnz == old.nnz
-    scorer = spread_scorer(model.scorer, places, size)
+    scorer = spread_scorer(model.scorer, places, size, n_words=wider.n_words)
     np.testing.assert_array_equal(scorer.scores(new), model.scorer.scores(old))
     memory = spread_memory(model.memory, places, size)
     kept, before = memory.sample.features, model.memory.sample.features

@@ -64,12 +64,19 @@ def _wider(part: Part, texts: Sequence[str], n_texts: int) -> tuple[Part, NDArra
     return replace(part, vocabulary=Vocabulary(words, pairs, idf)), places
 
 
-def spread_scorer(scorer: LinearScorer, places: NDArray[np.int64], size: int) -> LinearScorer:
-    """Return a scorer whose features have other places, out of so many."""
+def spread_scorer(
+    scorer: LinearScorer, places: NDArray[np.int64], size: int, *, n_words: int
+) -> LinearScorer:
+    """Return a scorer whose features have other places, out of so many, words first."""
     groups = scorer.groups
     if groups is not None:
         groups = replace(groups, weights=_spread_rows(groups.weights, places, size))
-    return replace(scorer, weights=_spread_rows(scorer.weights, places, size), groups=groups)
+    votes = scorer.votes
+    if votes is not None:
+        texts = _spread_rows(votes.texts, places[: votes.texts.shape[0]], n_words)
+        votes = replace(votes, texts=texts)
+    weights = _spread_rows(scorer.weights, places, size)
+    return replace(scorer, weights=weights, groups=groups, votes=votes)
 
 
 def spread_memory(memory: TrainingMemory, places: NDArray[np.int64], size: int) -> TrainingMemory:

@@ -7,6 +7,8 @@
     weights-*.npy      the CSR matrix (features, labels): values, columns, bounds
     biases.npy         (labels,)
     groups-*.npy       where labels have groups: their CSR matrix, and the groups of each label
+    votes-texts-*.npy  where similar texts vote: the CSR matrix of the training texts, by word
+    votes-labels-*.npy the CSR matrix of their labels
     sample-*.npy       the CSR matrix of the features of some training texts, for later changes
     sample-labels-*.npy  the CSR matrix of their labels
 
@@ -17,6 +19,7 @@ one copy.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ import pyarrow.parquet as pq
 
 from glocal.companions.sparse.sparse_rows import SparseRows
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer
+from glocal.companions.sparse.text_votes import TextVotes
 from glocal.companions.sparse.training_memory import LabelledTexts, Scaling, TrainingMemory
 from glocal.companions.sparse.vectoriser import Part, Vectoriser
 from glocal.companions.sparse.word_features import Vocabulary
@@ -36,7 +40,8 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.stored_arrays import check_csr, check_finite, check_range, read_array, read_columns
 from glocal.errors import ModelError, NewerFormatError
 
-FORMAT = 4  # 1 had no groups, 2 one group for each label, 3 no labels of the sample
+# 1 had no groups, 2 one group for each label, 3 no labels of the sample, 4 no votes.
+FORMAT = 5
 _WORDS = pa.schema([("word", pa.string())])
 _MATRIX: dict[str, type[np.generic]] = {
     "data": np.float32,
@@ -64,6 +69,10 @@ def write_model(
             _write_matrix(temporary, "groups", scorer.groups.weights)
             _write(temporary / "groups-of.npy", scorer.groups.of.ravel())
         _write(temporary / "biases.npy", scorer.biases)
+        votes = scorer.votes
+        if votes is not None:
+            _write_matrix(temporary, "votes-texts", votes.texts)
+            _write_matrix(temporary, "votes-labels", votes.labels)
         about = {
             "format": FORMAT,
             "config": asdict(config),
@@ -73,6 +82,8 @@ def write_model(
             "n_groups": 0 if scorer.groups is None else scorer.groups.weights.shape[1],
             "group_levels": 0 if scorer.groups is None else scorer.groups.of.shape[1],
         }
+        if votes is not None:
+            about["votes"] = {"slope": votes.slope, "n_texts": votes.labels.shape[0]}
         if memory is not None:
             _write_matrix(temporary, "sample", memory.sample.features)
             if memory.has_labels:
@@ -106,6 +117,7 @@ def read_model(
             _read_matrix(source, "weights", (about["n_features"], about["n_labels"])),
             read_array(source / "biases.npy", np.floating),
             _read_groups(source, about),
+            _read_votes(source, about, vectoriser.n_words),
         )
         check_finite("biases.npy", scorer.biases)
         config = stored_section(SparseConfig, about["config"])
@@ -174,6 +186,19 @@ def _read_groups(source: Path, about: dict[str, Any]) -> LabelGroups | None:
     of = read_array(source / "groups-of.npy", np.integer)
     check_range("groups-of.npy", of, -1, n_groups)  # -1: a label without training texts
     return LabelGroups(matrix, of.reshape(-1, about.get("group_levels", 1)))
+
+
+def _read_votes(source: Path, about: dict[str, Any], n_words: int) -> TextVotes | None:
+    """Read the texts that vote; most models have none."""
+    kept = about.get("votes")
+    if kept is None:
+        return None
+    n_texts, slope = int(kept["n_texts"]), float(kept["slope"])
+    if not math.isfinite(slope):
+        raise ValueError(f"the slope of votes is {slope}")
+    texts = _read_matrix(source, "votes-texts", (n_words, n_texts))
+    labels = _read_matrix(source, "votes-labels", (n_texts, about["n_labels"]))
+    return TextVotes(texts, labels, slope)
 
 
 def _read_memory(source: Path, about: dict[str, Any]) -> TrainingMemory | None:

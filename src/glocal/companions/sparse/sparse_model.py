@@ -97,6 +97,7 @@ class SparseModel:
         from glocal.companions.sparse.pieces_trial import with_decided_pieces
         from glocal.companions.sparse.platt import LabelEvidence, calibrate, held_out_texts
         from glocal.companions.sparse.sparse_training import LinearTrainer
+        from glocal.companions.sparse.text_votes import TextVotes
         from glocal.companions.sparse.torch_device import torch_device
         from glocal.companions.sparse.unseen_labels import score_unseen
         from glocal.vocabulary.label_families import label_families
@@ -139,7 +140,9 @@ class SparseModel:
         evidence = None
         if scorer.groups is not None:
             profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)
-            evidence = LabelEvidence(profiles, np.bincount(own.indices, minlength=own.shape[1]))
+            counts = np.bincount(own.indices, minlength=own.shape[1])
+            votes = TextVotes.of(features, own, vectoriser.n_words)
+            evidence = LabelEvidence(profiles, counts, votes)
         scorer, margins = calibrate(scorer, *held_out, evidence=evidence, threads=threads)
         remembered = sample_rows(features.shape[0], config.memory, seed=seed)
         sample = LabelledTexts(features[remembered], own[remembered])
@@ -236,7 +239,7 @@ class SparseModel:
         size = vectoriser.n_features
         return SparseModel(
             vectoriser,
-            spread_scorer(self.scorer, places, size),
+            spread_scorer(self.scorer, places, size, n_words=vectoriser.n_words),
             self.config,
             spread_memory(self.memory, places, size),
         )
@@ -248,10 +251,14 @@ class SparseModel:
         if groups is not None:
             kept = columns.argmax(axis=0)  # the label with the largest share
             groups = replace(groups, of=groups.of[np.asarray(kept).ravel()])
+        votes = self.scorer.votes
+        if votes is not None:
+            votes = votes.with_labels(columns)
         scorer = LinearScorer(
             (as_csr(self.scorer.weights) @ columns).tocsr(),
             np.asarray(self.scorer.biases @ columns, dtype=np.float32),
             groups,
+            votes,
         )
         if memory is not None:
             memory = memory.as_csr().with_labels(columns, change.n_new)
@@ -356,7 +363,7 @@ class SparseModel:
         """
         from glocal.companions.sparse.word_weights import contributions
 
-        return contributions(self.vectoriser, partial(self.scorer.label_weights, label), text)
+        return contributions(self.vectoriser, partial(self.scorer.parts, label), text)
 
     def save(self, folder: str | Path) -> None:
         """Write the model into a folder of its own, atomically."""

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.sparse_rows import as_csr
+from glocal.companions.sparse.sparse_rows import SparseRows, as_csr
+from glocal.companions.sparse.text_votes import TextVotes
 from glocal.companions.sparse.threads import ordered_map
 
 CHUNK_CELLS = 300_000  # a chunk of scores and its groups' share stay in the cache
@@ -61,11 +62,13 @@ class LinearScorer:
         weights: (F, L) float32 CSR matrix.
         biases: (L,) float32.
         groups: Shared weights of similar labels; None without.
+        votes: Votes of similar training texts; None without.
     """
 
     weights: Any
     biases: NDArray[np.float32]
     groups: LabelGroups | None = None
+    votes: TextVotes | None = None
 
     @property
     def n_labels(self) -> int:
@@ -78,6 +81,8 @@ class LinearScorer:
         scores += self.biases
         if self.groups is not None:
             scores += self.groups.scores(features)
+        if self.votes is not None:
+            self.votes.add_to(scores, features)
         return scores
 
     def joined(self, others: LinearScorer) -> LinearScorer:
@@ -90,18 +95,25 @@ class LinearScorer:
             groups = replace(groups, of=np.concatenate([groups.of, none]))
         weights = hstack([self.weights, others.weights], format="csr")
         biases = np.concatenate([self.biases, others.biases]).astype(np.float32)
-        return LinearScorer(weights, biases, groups)
+        votes = None if self.votes is None else self.votes.widened(len(biases))
+        return LinearScorer(weights, biases, groups, votes)
 
-    def label_weights(self, label: int, features: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return the weights of one label for some features; the others are not read."""
-        chosen = as_csr(self.weights)[features]
+    def parts(self, label: int, text: SparseRows) -> NDArray[np.float32]:
+        """Return what each feature of a text adds to one label; the bias is left out.
+
+        Args:
+            label: Index of the label.
+            text: (1, F) the features of the text; the weights of others are not read.
+        """
+        chosen = as_csr(self.weights)[text.indices]
         weights: NDArray[np.float32] = chosen[:, [label]].toarray().ravel()
         if self.groups is not None:
-            shared = as_csr(self.groups.weights)[features]
+            shared = as_csr(self.groups.weights)[text.indices]
             for group in self.groups.of[label]:
                 if group >= 0:
                     weights += shared[:, [group]].toarray().ravel()
-        return weights
+        parts = text.data * weights
+        return parts if self.votes is None else parts + self.votes.shares(text, label)
 
 
 def dense_product(features: Any, weights: Any) -> NDArray[np.float32]:

@@ -97,6 +97,11 @@ class Vectoriser:
         """Number of columns."""
         return sum(len(part.vocabulary) for part in self.parts)
 
+    @property
+    def n_words(self) -> int:
+        """Number of words of the whole text, which are the first columns."""
+        return len(self.parts[0].vocabulary.words)
+
     @classmethod
     def fit(
         cls,

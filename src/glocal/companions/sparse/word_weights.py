@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.sparse_rows import SparseRows
 from glocal.companions.sparse.vectoriser import PIECES, STEMS, TITLE, Part, Vectoriser
 from glocal.companions.sparse.words import first_lines, word_spans
 
@@ -33,13 +33,13 @@ class Contribution:
 
 
 def contributions(
-    vectoriser: Vectoriser, weights: Callable[[NDArray[np.integer]], Any], text: str
+    vectoriser: Vectoriser, parts: Callable[[SparseRows], NDArray[np.float32]], text: str
 ) -> list[Contribution]:
     """Split a label's score of a text into the contributions of its features.
 
     Args:
         vectoriser: Turns the text into features.
-        weights: Returns the label's weights of some features.
+        parts: Returns what each feature of a text adds to the label's score.
         text: The text.
 
     Returns:
@@ -47,13 +47,13 @@ def contributions(
         label's bias they add up to its log-odds.
     """
     row = vectoriser.rows([text])
-    parts = row.data * weights(row.indices)
+    added = parts(row)
     found: list[Contribution] = []
     offset = 0
     for part in vectoriser.parts:
         inside = (row.indices >= offset) & (row.indices < offset + len(part.vocabulary))
         features = (row.indices[inside] - offset).tolist()
-        values = dict(zip(features, parts[inside].tolist(), strict=True))
+        values = dict(zip(features, added[inside].tolist(), strict=True))
         by_word = part.name in (PIECES, STEMS)
         found += (_by_word if by_word else _by_feature)(part, text, values)
         offset += len(part.vocabulary)
