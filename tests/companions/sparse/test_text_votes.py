@@ -67,7 +67,7 @@ def test_shares_of_features_sum_to_the_gain():
 def test_a_text_without_words_gains_nothing():
     votes = TextVotes.of(matrix(N_TEXTS, 0), made_up_labels(), N_WORDS)
     nothing = csr_matrix((1, N_FEATURES), dtype=np.float32)
-    labels, gains = votes.gains(nothing)
+    ((labels, gains),) = votes.gains(nothing)
     assert len(labels) == len(gains) == 0
     assert votes.shares(nothing, 3).shape == (0,)
 

@@ -149,9 +149,9 @@ def _vote_gains(
 ) -> NDArray[np.float32]:
     """Return what similar texts add to the scores of (text, label) pairs at a slope of one."""
     gains = np.zeros(len(rows), np.float32)
-    for row in np.unique(rows).tolist():
-        chosen, gain = votes.gains(features[row : row + 1])
-        pairs = np.flatnonzero(rows == row)
+    bounds = np.searchsorted(rows, np.arange(features.shape[0] + 1))  # rows are sorted
+    for row, (chosen, gain) in enumerate(votes.gains(features)):
+        pairs = slice(bounds[row], bounds[row + 1])
         known = dict(zip(chosen.tolist(), gain.tolist(), strict=True))
         gains[pairs] = [known.get(label, 0.0) for label in labels[pairs].tolist()]
     return gains

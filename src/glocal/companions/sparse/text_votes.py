@@ -13,6 +13,7 @@ of few steps does not memorise single texts; their nearest neighbours do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,17 +64,23 @@ class TextVotes:
             scores: Log-odds of all labels.
             features: (n, F) CSR matrix of the texts.
         """
-        for row in range(features.shape[0]):
-            labels, gains = self.gains(features[row : row + 1])
+        for row, (labels, gains) in enumerate(self.gains(features)):
             scores[row, labels] += gains
 
-    def gains(self, text: Any) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
-        """Return the labels that similar texts vote for, and their gain in log-odds.
+    def gains(self, features: Any) -> Iterator[tuple[NDArray[np.integer], NDArray[np.float32]]]:
+        """Yield the labels that similar texts vote for, and their gain in log-odds, text by text.
 
         Args:
-            text: (1, F) CSR matrix, a text.
+            features: (n, F) CSR matrix of the texts.
         """
-        neighbours, similarities, _ = self._nearest(text)
+        similarity = np.empty(self.texts.shape[1], np.float32)  # fresh memory for each would cost
+        for row in range(features.shape[0]):
+            neighbours, similarities, _ = self._nearest(features[row : row + 1], similarity)
+            yield self._votes(neighbours, similarities)
+
+    def _votes(
+        self, neighbours: NDArray[np.int64], similarities: NDArray[np.float32]
+    ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
         labels, places = self._labels_of(neighbours)
         chosen, of = np.unique(labels, return_inverse=True)
         votes = np.bincount(of, similarities[places] ** _POWER, minlength=len(chosen))
@@ -89,7 +96,8 @@ class TextVotes:
             label: Index of the label.
         """
         shares = np.zeros(len(text.indices), np.float32)
-        neighbours, similarities, words = self._nearest(text)
+        similarity = np.empty(self.texts.shape[1], np.float32)
+        neighbours, similarities, words = self._nearest(text, similarity)
         labels, places = self._labels_of(neighbours)
         voters = places[labels == label]
         if not len(voters):
@@ -105,17 +113,20 @@ class TextVotes:
         return gain.astype(np.float32)
 
     def _nearest(
-        self, text: Any
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-        """Return the nearest texts, their similarities, and which features are words."""
+        self, text: Any, similarity: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+        """Return the nearest texts, their similarities, and which features are words.
+
+        `similarity` (n,) is overwritten.
+        """
         words = text.indices < self.texts.shape[0]
         of_word, values = text.indices[words], _unit(text.data[words])
         bounds = self.texts.indptr
-        places = [np.arange(bounds[word], bounds[word + 1]) for word in of_word.tolist()]
-        lengths = np.array([len(place) for place in places], dtype=np.int64)
-        every = np.concatenate([np.empty(0, np.int64), *places])
-        parts = self.texts.data[every] * np.repeat(values, lengths)
-        similarity = np.bincount(self.texts.indices[every], parts, minlength=self.texts.shape[1])
+        similarity[:] = 0
+        for word, value in zip(of_word.tolist(), values.tolist(), strict=True):
+            places = slice(bounds[word], bounds[word + 1])
+            # A text has a word once, so no place is added to twice.
+            similarity[self.texts.indices[places]] += np.float32(value) * self.texts.data[places]
         near = np.flatnonzero(similarity > _LEAST_SIMILARITY)
         if len(near) > NEIGHBOURS:
             edge = np.partition(similarity[near], len(near) - NEIGHBOURS)[len(near) - NEIGHBOURS]
