@@ -25,9 +25,21 @@ settings.load_profile("glocal")
 
 
 def pytest_collection_modifyitems(config, items):
+    skip_without_gpu(items)
     if is_worker(config):
         longest_first = ("dist", "slow")
         items.sort(key=lambda item: [item.get_closest_marker(m) is None for m in longest_first])
+
+
+def skip_without_gpu(items):
+    """Skip the tests marked `gpu` where there is none."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked:
+        import torch
+
+        if not torch.cuda.is_available():
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 @pytest.hookimpl(wrapper=True)

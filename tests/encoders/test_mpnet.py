@@ -58,7 +58,6 @@ def test_positions_are_no_part_of_a_saved_model(models):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_step_is_recorded_and_equals_a_plain_one(mpnet):
     from glocal.train.graphs import StepGraphs
 

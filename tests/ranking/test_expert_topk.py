@@ -221,7 +221,6 @@ def test_deduplicated_labels_are_sorted_with_gaps():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_gpu_scores_the_same_and_combines_without_waiting(way):
     system, batch = build(*WAYS[way])

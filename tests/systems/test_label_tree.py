@@ -70,6 +70,18 @@ def test_labels_have_the_probability_of_the_path_that_leads_to_them():
     torch.testing.assert_close(tree.of_labels(states, slice(0, N_LABELS))[:, [0, 14, 7]], expected)
 
 
+@pytest.mark.parametrize("weight", [0, 0.25, 1])
+def test_clusters_count_by_their_weight(weight):
+    system = mixture(*CLUSTERS, f"candidates.cluster_weight={weight}")
+    states, labels = states_of(system), slice(0, N_LABELS)
+    clusters = system.tree.of_labels(states, labels)
+    logits = system.expert_logits(states, labels)
+    for expert in system.trained_experts():
+        own = torch.sigmoid(expert.logits(states[expert.name], labels))
+        joint = clusters.exp() ** weight * own
+        torch.testing.assert_close(torch.sigmoid(logits[expert.name]), joint)
+
+
 @pytest.mark.parametrize("settings", [CLUSTERS, TREE])
 def test_gold_clusters_are_always_picked_and_then_the_likeliest(settings):
     system = mixture(*settings)

@@ -10,10 +10,7 @@ from glocal.systems.system import LabelStatistics, TrainingPosition
 from tests.collating import collate
 from tests.tiny import build_system, tiny_recipe
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 
 def batch_of(tokenizer, texts, gold, chunking):

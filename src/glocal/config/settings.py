@@ -123,6 +123,8 @@ class CandidatesConfig:
         cluster_size: Largest number of labels in a cluster (clusters).
         clusters: Number of label clusters, a power of two (0: by cluster_size).
         picked: Clusters whose labels are scored, for each text (clusters).
+        cluster_weight: Weight of a cluster's log-probability in the scores of its labels; at 1 the
+            probability of a label is that of its clusters times its own (clusters).
         clusters_by: Experts that score clusters: the first document expert, or every trained one.
         levels: Levels of clusters, each finer than the one before; a text's clusters are picked
             level by level (clusters).
@@ -138,6 +140,7 @@ class CandidatesConfig:
     cluster_size: int = option(64, at_least=2)
     clusters: int = option(0, at_least=0)
     picked: int = option(16, at_least=1)
+    cluster_weight: float = option(0.25, at_least=0, at_most=1)
     clusters_by: str = option("document", choices=("document", "all"))
     levels: int = option(1, at_least=1)
     branching: int = option(8, at_least=2)

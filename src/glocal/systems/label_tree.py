@@ -9,7 +9,8 @@
 - Training: a cluster is positive where one of its labels is. The candidates of a text are the
   labels of its gold clusters and of the clusters that score highest now, so that negatives follow
   the model (dynamic negatives).
-- Prediction: the probability of a label is that of its clusters times its own.
+- Prediction: the log-probability of its clusters is added to a label's own, times `cluster_weight`.
+  Labels are trained where their cluster is picked, right or wrong, so their own scores know it.
 - With `candidates.coarse`, levels join the training one after another, and rows start as those of
   the cluster above them.
 - Where labels are sharded, clusters are in every process, and are the same in each.

@@ -328,7 +328,8 @@ class ExpertMixture(SlicedMixture):
     def expert_logits(self, states: dict[str, State], labels: slice | Tensor) -> dict[str, Tensor]:
         """Return each expert's logits of labels, by name.
 
-        With clusters, a trained expert's probability is that of the label's clusters times its own.
+        With clusters, a trained expert's probability is that of the label's clusters, raised to the
+        power of `cluster_weight`, times its own.
         """
         every = self.every_id(labels)
         logits = {
@@ -336,7 +337,7 @@ class ExpertMixture(SlicedMixture):
             for e in self._experts()
         }
         if self.tree is not None:
-            clusters = self.tree.of_labels(states, labels)
+            clusters = self.tree.config.cluster_weight * self.tree.of_labels(states, labels)
             for expert in self.trained_experts():
                 logits[expert.name] = joint_log_odds(clusters, logits[expert.name])
         return logits

@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix, identity
 
 from glocal.companions.sparse import platt, text_votes
 from glocal.companions.sparse import sparse_training as training_module
+from glocal.companions.sparse.device_scorer import DeviceScorer
 from glocal.companions.sparse.new_words import spread_scorer, with_words
 from glocal.companions.sparse.platt import LabelEvidence, calibrate
 from glocal.companions.sparse.sparse_model import SparseModel
@@ -152,6 +153,12 @@ def test_damaged_votes_are_refused(voting, tmp_path, file, damage):
     np.save(path, damage(array).astype(array.dtype))
     with pytest.raises(ModelError, match="not a readable sparse model"):
         SparseModel.load(tmp_path / "sparse")
+
+
+def test_scores_on_a_device_have_the_votes(voting):
+    features = voting.vectoriser.transform(list(corpus(20, seed=5).texts()))
+    scores = DeviceScorer(voting.scorer, "cpu").scores(features)
+    np.testing.assert_allclose(scores.numpy(), voting.scorer.scores(features), atol=1e-4)
 
 
 def test_more_labels_and_more_words_change_no_votes(voting):

@@ -39,6 +39,7 @@ class DeviceScorer:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._weights = DeviceRows.of(scorer.weights, device)
         self._biases = torch.from_numpy(np.array(scorer.biases, np.float32)).to(device)
+        self._votes = scorer.votes  # found on the processor
         self._groups: DeviceRows | None = None
         if (groups := scorer.groups) is not None:
             self._groups = DeviceRows.of(groups.weights, device)
@@ -87,6 +88,11 @@ class DeviceScorer:
             by_group = torch.nn.functional.pad(by_group, (0, 1))
             for groups in self._group_of.T:
                 scores += by_group[:, groups]
+        if self._votes is not None:
+            for row, (labels, gains) in enumerate(self._votes.gains(features)):
+                scores[row, torch.from_numpy(labels.astype(np.int64))] += torch.from_numpy(
+                    gains
+                ).to(scores.device)
         return scores
 
 
