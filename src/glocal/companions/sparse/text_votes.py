@@ -108,7 +108,7 @@ class TextVotes:
         shares[words] = (parts / similarities[voters]) @ (votes / votes.sum())
         return shares * self._gain(votes.sum(keepdims=True))
 
-    def _gain(self, votes: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    def _gain(self, votes: NDArray[Any]) -> NDArray[np.float32]:
         gain: NDArray[np.float32] = np.float32(self.slope) * np.log1p(votes / _FEW_VOTES)
         return gain.astype(np.float32)
 
