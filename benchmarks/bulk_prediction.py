@@ -6,7 +6,8 @@ The texts of the Parquet file are repeated up to the number asked for; nothing i
 repeats. Reading and writing (JSON lines, -k 5) are included, loading the model and one warm-up
 chunk are not, and are reported. Stages overlap: the longest one is the limit. `prepare` is split
 into tokens and words (vectorising and scoring), which also overlap; `tag` is encoder, experts and
-top-k; `write` makes the rows. `--workers N` measures as many processes, loading included.
+top-k; `write` makes the rows. `--workers N` measures the command with as many processes: once with
+a tenth of the texts and once with all; the difference excludes loading.
 """
 
 from __future__ import annotations
@@ -110,13 +111,22 @@ def in_this_process(args, texts, tags):
 
 
 def in_workers(args, texts, tags):
-    """Tag the texts on several processes by the command itself."""
+    """Tag a tenth of the texts and all of them on several processes; return the difference."""
+    few = Path(tags).with_name("few.parquet")
+    repeated(args.file, args.texts // 10, few)
+    loading = by_command(args, few, Path(tags).with_name("few.jsonl"))
+    whole = by_command(args, texts, tags)
+    return {"seconds": (whole - loading) / 0.9, "whole": whole, "tenth": loading}
+
+
+def by_command(args, texts, tags):
+    """Tag texts by the command; return the seconds."""
     command = [sys.executable, "-m", "glocal", "predict", args.model, str(texts), "-o", str(tags)]
     command += ["-k", "5", "--workers", str(args.workers), "--device", args.device]
-    command += ["--batch-size", str(args.batch_size)]
+    command += ["--batch-size", str(args.batch_size), "--precision", args.precision]
     started = time.perf_counter()
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    return {"seconds": time.perf_counter() - started}
+    return time.perf_counter() - started
 
 
 def main():
@@ -143,6 +153,9 @@ def main():
         return
     print(f"{n_rows} texts in {found['seconds']:.1f} s: {found['docs_per_s']:.0f} docs/s "
           f"(load {os.getloadavg()[0]:.1f} at the end)")  # fmt: skip
+    if args.workers:
+        print(f"  {args.workers} workers: {found['whole']:.1f} s with loading, "
+              f"a tenth of the texts {found['tenth']:.1f} s")  # fmt: skip
     if "loading" in found:
         print(f"  loading {found['loading']:.1f} s, warm-up {found['warming']:.1f} s, "
               f"processor time {found['cpu']:.1f} s")  # fmt: skip

@@ -337,3 +337,16 @@ def test_a_bad_route_is_one_line(run, model, files):
     assert result.exit_code == 1
     assert "there is no language 'klingon'" in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_precision(run, model, files):
+    wrong = run("predict", model, files.test, "--precision", "fp8")
+    assert wrong.exit_code == 1
+    assert "no precision 'fp8'" in wrong.stderr
+    fine, coarse = (
+        rows_of(run("predict", model, files.test, "-k", "1", "--precision", precision).stdout)
+        for precision in ("fp32", "bf16")
+    )
+    for one, other in zip(fine, coarse, strict=True):
+        score, rounded = (row["labels"][0]["score"] for row in (one, other))
+        assert rounded == pytest.approx(score, abs=0.05)

@@ -25,7 +25,7 @@ from glocal.cli.options import (
     uses_ray,
 )
 from glocal.cli.parameters import argument, option
-from glocal.errors import ConfigError
+from glocal.errors import ConfigError, no_such
 
 if TYPE_CHECKING:
     from glocal.predict.shards import ShardEngine
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 TABLE = "table"
+PRECISIONS = ("fp32", "bf16")
 _M_ARENA_MAX = -8  # of malloc.h
 
 To = Annotated[
@@ -99,6 +100,10 @@ def predict(
     as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
+    precision: Annotated[
+        str,
+        option("Precision of encoder and experts: fp32, or bf16 for speed on a GPU."),
+    ] = "fp32",
     workers: Annotated[
         int | None,
         option(
@@ -133,6 +138,8 @@ def predict(
     skip = reading.pop("skip_bad_rows")
     if skip and strict:
         raise ConfigError("--skip-bad-rows and --strict exclude each other; give one of them")
+    if precision not in PRECISIONS:
+        raise ConfigError(no_such("precision", precision, PRECISIONS))
     paths = files or ["-"]
     tags = {
         "k": k,
@@ -149,7 +156,7 @@ def predict(
             "progress": progress,
             "reading": reading,
         }
-        place = {"batch_size": batch_size, "device": device}
+        place = {"batch_size": batch_size, "device": device, "precision": precision}
         to = "jsonl" if as_json else to
         shards = _shard_engine(engine, address, workers, device=device)
         if shards is None:

@@ -6,6 +6,7 @@ Python's lock, so processor and GPU are busy at the same time. Chunks are writte
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from glocal.companions.sparse.threads import n_threads
 
 Chunk = TypeVar("Chunk")
 _WAITING = 3  # chunks behind the one that is being written
+_SWITCH_SECONDS = 0.001  # after which a thread gives way to another, if it runs Python code
 
 
 class Overlap(Generic[Chunk]):
@@ -42,6 +44,9 @@ class Overlap(Generic[Chunk]):
         self.seconds = dict.fromkeys(sizes, 0.0)
         self._pending: deque[Future[None]] = deque()
         self._failed = False
+        # The thread that feeds the GPU must not wait long for Python's lock.
+        self._switching = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
 
     def put(self, chunk: Chunk) -> None:
         """Start the work on a chunk; wait where too many are under way.
@@ -83,6 +88,7 @@ class Overlap(Generic[Chunk]):
             pool.shutdown(wait=False, cancel_futures=True)
         for pool in self._pools.values():
             pool.shutdown()
+        sys.setswitchinterval(self._switching)
 
     def _timed(self, stage: str, work: Callable[..., Any], *arguments: Any) -> Any:
         started = time.perf_counter()

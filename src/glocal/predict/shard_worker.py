@@ -74,7 +74,12 @@ class ShardWorker:
             from glocal.predict.predictor import Predictor
 
             job = self._job
-            loaded = Predictor.load(job.model, device=job.device, batch_size=job.batch_size)
+            loaded = Predictor.load(
+                job.model,
+                device=job.device,
+                batch_size=job.batch_size,
+                precision=job.precision,
+            )
             if (k := job.options.get("k")) is not None:
                 loaded.check_k(k)
             self._predictor = loaded

@@ -43,6 +43,7 @@ class ShardJob:
         rows: Rows of a shard.
         batch_size: Texts computed at a time.
         device: The device of each worker.
+        precision: `fp32`, or `bf16` for speed on a GPU.
         options: Arguments of `predict_rows`: k, threshold, names, only, exclude.
     """
 
@@ -51,6 +52,7 @@ class ShardJob:
     rows: int = CHUNK
     batch_size: int = 64
     device: str = "auto"
+    precision: str = "fp32"
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -126,6 +128,7 @@ def manifest_of(job: ShardJob, reading: Mapping[str, Any]) -> bytes:
         "model": file_checksum(checksums if checksums.is_file() else settings),
         "rows": job.rows,
         "batch_size": job.batch_size,
+        "precision": job.precision,
         "options": dict(job.options),
         "reading": {name: value for name, value in reading.items() if value is not None},
     }

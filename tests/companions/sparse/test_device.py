@@ -145,7 +145,7 @@ def test_the_best_labels_are_those_of_the_cpu(products, device, grouped, monkeyp
 def test_a_model_on_a_device_gives_the_same_labels(monkeypatch):
     train = corpus()
     model = SparseModel.fit(train, label_space(train), SMALL, threads=1)
-    assert model.placed("cpu") is model
+    assert model.placed("cpu")._device_scorer is None
     monkeypatch.setattr(torch_device_module, "torch_device", lambda device: "cpu")
     placed = model.placed("cuda")
     texts, prior = [*corpus(20, seed=1).texts(), "…"], np.arange(12, dtype=np.float32)
@@ -161,7 +161,8 @@ def test_a_device_with_too_little_memory_scores_nothing(monkeypatch, caplog):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(device_scorer, "DeviceScorer", full)
-    assert device_scorer.scorer_on("cpu", scorer(grouped=False)) is None
+    monkeypatch.setattr(torch_device_module, "torch_device", lambda device: "cpu")
+    assert torch_device_module.scorer_on("cuda", scorer(grouped=False)) is None
     assert "words are scored on the CPU" in caplog.text
 
 

@@ -6,7 +6,6 @@ and their scores come back.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,6 @@ from torch import Tensor
 from glocal.companions.sparse.device_rows import DeviceRows
 from glocal.companions.sparse.row_kernels import add_scores, has_kernels
 from glocal.companions.sparse.sparse_scoring import LinearScorer
-from glocal.companions.sparse.torch_device import ran_out_of_memory
-
-logger = logging.getLogger(__name__)
 
 _CELLS = 1 << 26  # scores held at a time
 _FEATURES = 1 << 14  # features of texts whose products are added together without kernels
@@ -94,17 +90,6 @@ class DeviceScorer:
                     gains
                 ).to(scores.device)
         return scores
-
-
-def scorer_on(device: str, scorer: LinearScorer) -> DeviceScorer | None:
-    """Return a scorer on a device; None where the device has too little memory for it."""
-    try:
-        return DeviceScorer(scorer, device)
-    except RuntimeError as error:
-        if not ran_out_of_memory(error):
-            raise
-        logger.warning("the GPU has too little memory left; words are scored on the CPU")
-        return None
 
 
 def _add(scores: Tensor, texts: DeviceRows, weights: DeviceRows) -> None:

@@ -56,7 +56,7 @@ class DeviceTexts:
         Args:
             texts: The texts it is trained on.
             positives: The labels of each of these texts.
-            prior: (F, k) CSR matrix of weights to start from; None to start from zero.
+            prior: (F, k) CSC matrix of weights to start from; None to start from zero.
             cost: SVM cost C.
             iterations: Number of steps.
             threshold: Smaller weights are dropped.

@@ -29,6 +29,18 @@ def has_kernels(device: torch.device) -> bool:
     return triton is not None and device.type == "cuda"
 
 
+def compile_kernels(device: str) -> None:
+    """Run every kernel once, so that none has to be compiled later."""
+    if not has_kernels(torch.device(device)):
+        return
+    bounds, value = torch.arange(2, device=device), torch.ones(1, device=device)
+    column = torch.zeros(1, dtype=torch.int32, device=device)
+    for width in (64, 63):  # multiples of 16 and others are compiled apart
+        dense = torch.ones(1, width, device=device)
+        row_products(bounds, column, value, dense)
+        add_scores(dense, bounds, column, value, bounds, column, value)
+
+
 def row_products(bounds: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
     """Return a sparse matrix (n, m) times a dense one (m, k), both float32.
 

@@ -98,7 +98,7 @@ class SparseModel:
         from glocal.companions.sparse.platt import LabelEvidence, calibrate, held_out_texts
         from glocal.companions.sparse.sparse_training import LinearTrainer
         from glocal.companions.sparse.text_votes import TextVotes
-        from glocal.companions.sparse.torch_device import torch_device
+        from glocal.companions.sparse.torch_device import torch_device, warm_up
         from glocal.companions.sparse.unseen_labels import score_unseen
         from glocal.vocabulary.label_families import label_families
         from glocal.vocabulary.label_text import name_forms
@@ -108,7 +108,7 @@ class SparseModel:
         gold = labels.encode(train)[:, : len(labels)]
         config = with_decided_pieces(config, train, gold, seed=seed)
         with ThreadPoolExecutor(1) as pool:  # torch and a GPU take seconds to start
-            found_device = pool.submit(torch_device, device)
+            found_device = pool.submit(lambda: warm_up(torch_device(device)))
             vectoriser, features = Vectoriser.fit(train, config, threads=threads, progress=progress)
         if not features.nnz:
             fewest = settled(config, train).min_words
@@ -170,14 +170,10 @@ class SparseModel:
 
     def placed(self, device: str) -> SparseModel:
         """Return the model as it scores labels on a device: `cpu`, `cuda` or `cuda:N`."""
-        from glocal.companions.sparse.torch_device import torch_device
-
-        if (found := torch_device(device)) is None:
-            return self
-        from glocal.companions.sparse.device_scorer import scorer_on
+        from glocal.companions.sparse.torch_device import scorer_on
 
         model = SparseModel(self.vectoriser, self.scorer, self.config, self.memory)
-        model._device_scorer = scorer_on(found, self.scorer)
+        model._device_scorer = scorer_on(device, self.scorer)
         return model
 
     def topk(

@@ -251,6 +251,7 @@ class LinearTrainer:
         label_ids, texts = self._clusters[cluster], self._texts(cluster)
         features = self._features[texts]
         prior = self._prior(label_ids)
+        prior = None if prior is None else prior.tocsr()
         coefficients, biases = solve_block(
             TextProducts(features),
             self._positives(label_ids, texts),
@@ -307,10 +308,10 @@ class LinearTrainer:
         )
 
     def _prior(self, label_ids: NDArray[np.int64]) -> Any:
-        """Return (F, k) prior weights from the labels' names; None where names do not count."""
+        """Return (F, k) prior weights from the labels' names, CSC; None where they do not count."""
         if self._names is None:
             return None
-        return (self._names[:, label_ids] * np.float32(self._config.name_weight)).tocsr()
+        return self._names[:, label_ids] * np.float32(self._config.name_weight)
 
     def _assemble(self, blocks: list[ClusterWeights]) -> LinearScorer:
         """Join the weights of all clusters; `blocks` is emptied."""

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import sys
+from typing import TYPE_CHECKING
 
 from glocal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glocal.companions.sparse.device_scorer import DeviceScorer
+    from glocal.companions.sparse.sparse_scoring import LinearScorer
+
+logger = logging.getLogger(__name__)
 
 
 def torch_device(device: str) -> str | None:
@@ -31,6 +39,21 @@ def ran_out_of_memory(error: RuntimeError) -> bool:
     return "out of memory" in str(error)
 
 
+def scorer_on(device: str, scorer: LinearScorer) -> DeviceScorer | None:
+    """Return a scorer whose weights are on a GPU; None for the CPU, or without enough memory."""
+    if (found := torch_device(device)) is None:
+        return None
+    from glocal.companions.sparse import device_scorer
+
+    try:
+        return device_scorer.DeviceScorer(scorer, found)
+    except RuntimeError as error:
+        if not ran_out_of_memory(error):
+            raise
+        logger.warning("the GPU has too little memory left; words are scored on the CPU")
+        return None
+
+
 def _has_gpu() -> bool:
     """Return whether torch can compute on a GPU; without a driver torch is not imported."""
     if "torch" not in sys.modules:
@@ -42,7 +65,13 @@ def _has_gpu() -> bool:
         import torch
     except ImportError:
         return False
-    if not torch.cuda.is_available():
-        return False
-    torch.zeros(1, device="cuda")  # starts the GPU, which takes a second
-    return True
+    return torch.cuda.is_available()
+
+
+def warm_up(device: str | None) -> str | None:
+    """Start a GPU and compile what runs on it, which takes seconds; return its name."""
+    if device is not None:
+        from glocal.companions.sparse.row_kernels import compile_kernels
+
+        compile_kernels(device)
+    return device
