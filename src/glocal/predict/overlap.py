@@ -17,7 +17,7 @@ from glocal.companions.sparse.threads import n_threads
 
 Chunk = TypeVar("Chunk")
 _WAITING = 3  # chunks behind the one that is being written
-_SWITCH_SECONDS = 0.001  # after which a thread gives way to another, if it runs Python code
+_SWITCH_SECONDS = 0.0002  # after which a thread gives way to another, if it runs Python code
 
 
 class Overlap(Generic[Chunk]):
