@@ -213,14 +213,19 @@ def measure() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kills", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = parser.parse_args()
-    for name, (share, part) in PARTS.items():
+    for name in arguments.parts:
+        share, part = PARTS[name]
         with tempfile.TemporaryDirectory() as folder:
             started = time.monotonic()
             torch.set_num_threads(1)
             os.environ["GLOCAL_CACHE"] = f"{folder}/cache"
             struck = part(Path(folder), round(share * arguments.kills), arguments.seed)
-            print(f"{name}: {struck} kills, equal results, {time.monotonic() - started:.0f} s")
+            print(
+                f"{name}: {struck} kills, equal results, {time.monotonic() - started:.0f} s",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

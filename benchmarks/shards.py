@@ -7,9 +7,9 @@
 
 Speed: one process pinned to one core beside two workers on two cores, and Ray's actors in their
 place; whole commands, model loading included, taken in turns (`--repeats`); the ratio is the median
-of each turn's. Kills: a random worker is killed every few seconds,
-and once the whole command, which is then given again. The driver's memory is its largest resident
-size, from the system.
+of each turn's. `most` is the ratio that CPU time allows, which other jobs hardly change. Kills: a
+random worker is killed every few seconds, and once the whole command, which is then given again.
+The driver's memory is its largest resident size, from the system.
 """
 
 from __future__ import annotations
@@ -46,11 +46,17 @@ def command(model: str, texts: Path, output: Path, *options: str) -> list[str]:
     return [*program, "--output", str(output), *options]
 
 
-def timed(words: list[str], *, cores: set[int]) -> float:
-    """Run a command on some cores; return its seconds."""
-    started = time.monotonic()
+def timed(words: list[str], *, cores: set[int]) -> tuple[float, float]:
+    """Run a command on some cores; return its seconds, and those of CPU with its workers."""
+    started, used = time.monotonic(), cpu_seconds()
     subprocess.run(words, check=True, preexec_fn=lambda: os.sched_setaffinity(0, cores))
-    return time.monotonic() - started
+    return time.monotonic() - started, cpu_seconds() - used
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of all processes that were started from here and have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def workers_of(pid: int) -> list[int]:
@@ -161,7 +167,7 @@ def main() -> None:
         sharded = command(arguments.model, texts, two, "--workers", "2")
         found: dict[str, object] = {"documents": arguments.documents}
         if arguments.kills:
-            found["seconds_one"] = timed(plain, cores={0, 1})
+            found["seconds_one"], _ = timed(plain, cores={0, 1})
             started = time.monotonic()
             found |= run_with_kills(sharded, every=arguments.every, seed=arguments.seed)
             found["seconds_with_kills"] = time.monotonic() - started
@@ -177,11 +183,16 @@ def main() -> None:
                 }
                 if arguments.ray:
                     seconds["ray"] = timed(with_ray, cores={0, 1})
-                turns.append({name: round(value, 2) for name, value in seconds.items()})
-            found["seconds"] = turns
-            found["ratio"] = statistics.median(t["one"] / t["two_workers"] for t in turns)
+                turns.append(seconds)
+            found["seconds"] = [
+                {name: round(wall, 2) for name, (wall, _) in t.items()} for t in turns
+            ]
+            found["cpu"] = [{name: round(cpu, 2) for name, (_, cpu) in t.items()} for t in turns]
+            found["ratio"] = statistics.median(t["one"][0] / t["two_workers"][0] for t in turns)
+            # What two cores could give with nothing beside: no core waits, and none does more.
+            found["most"] = 2 * statistics.median(t["one"][1] / t["two_workers"][1] for t in turns)
             if arguments.ray:
-                more = (t["ray"] - t["two_workers"] for t in turns)
+                more = (t["ray"][0] - t["two_workers"][0] for t in turns)
                 found["ray_seconds_more"] = statistics.median(more)
                 found["ray_identical"] = third.read_bytes() == one.read_bytes()
             found["load"] = os.getloadavg()[0]

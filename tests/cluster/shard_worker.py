@@ -17,7 +17,6 @@ from glocal.cluster.label_shards import (
     label_tensor_names,
     slice_bounds,
 )
-from glocal.label_slice import EVERY_LABEL
 from tests.systems.test_contract import CASES, Built, parts_of
 
 
@@ -47,7 +46,7 @@ def compare(case, rank, ranks):
     ]
     best = [built.scores(**options) for options in asked]
 
-    built = Built(case, here=GroupSlice(rank, ranks) if ranks > 1 else EVERY_LABEL)
+    built = Built(case, here=GroupSlice(rank, ranks))
     system = built.system
     names = label_tensor_names(system)
     for name, tensor in system.state_dict().items():
@@ -71,8 +70,8 @@ def compare(case, rank, ranks):
         assert_same(built.scores(**asked[0]), best[0])
 
 
-def main(folder):
-    distributed.init_process_group("gloo")
+def main(folder, **group):
+    distributed.init_process_group("gloo", **group)
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     for case in CASES:
         compare(case, rank, ranks)

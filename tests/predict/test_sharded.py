@@ -231,6 +231,22 @@ def test_errors_of_workers_are_one_line(model, texts, tmp_path):
 
 
 @pytest.mark.dist
+@pytest.mark.dist
+def test_a_worker_whose_caller_is_gone_ends_without_a_word(model, tmp_path):
+    job = ShardJob(str(model), str(tmp_path / "shards"), rows=ROWS, options={"k": 2})
+    shard = Shard(0, [Document("d", "red cat")])
+    reading, writing = os.pipe()
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "glocal.predict.shard_worker"],
+        stdin=subprocess.PIPE, stdout=writing, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    os.close(writing)
+    os.close(reading)
+    lines = (json.dumps(message) + "\n" for message in (job.to_mapping(), shard.to_list()))
+    _, said = worker.communicate("".join(lines).encode(), timeout=100)
+    assert (worker.returncode, said) == (0, b"")
+
+
 def test_an_error_of_a_worker_reaches_the_caller(model):
     job = ShardJob(str(model), "/dev/full/tags.shards", rows=ROWS, options={"k": 2})
     shards = [Shard(0, [Document("a", "cat")])]

@@ -6,6 +6,7 @@ ends when stdin does, also when the process that started it was killed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -29,7 +30,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     logging.getLogger("glocal").setLevel(logging.ERROR)  # warnings come from the starting process
-    serve(sys.stdin.buffer, answers)
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for the answer any more
+        serve(sys.stdin.buffer, answers)
 
 
 def serve(shards: IO[bytes], answers: IO[bytes]) -> None:
