@@ -40,3 +40,8 @@ def label_space(train, *, unseen=False):
 def log_odds(model, text, label):
     """The log-odds of one label."""
     return float(model.scorer.scores(model.vectoriser.transform([text]))[0, label])
+
+
+def explained(model, text, label):
+    """The sum of a label's bias and of the words in its explanation."""
+    return model.scorer.biases[label] + sum(part.weight for part in model.explain(text, label))

@@ -14,23 +14,13 @@ from glocal.data.corpus import Corpus
 from glocal.errors import DataError, ModelError, NewerFormatError
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelTable
-from tests.companions.sparse.made_up import SMALL, corpus, label_space, log_odds
+from tests.companions.sparse.made_up import SMALL, corpus, explained, label_space, log_odds
 
 
 @pytest.fixture(autouse=True)
 def several_levels(monkeypatch):
     """Train as with many labels: clusters, a matcher, sampled texts."""
     monkeypatch.setattr(training_module, "DIRECT_LABELS", 3)
-
-
-@pytest.fixture(scope="module")
-def train():
-    return corpus()
-
-
-@pytest.fixture(scope="module")
-def labels(train):
-    return label_space(train)
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +141,7 @@ def test_threads_do_not_change_a_grouped_model(grouped, train, labels):
 def test_a_grouped_explanation_sums_to_the_log_odds(grouped):
     text = "Title Sign4a\nsign4a, sign4b and common5, nothing else"
     for label in range(grouped.n_labels):
-        parts = grouped.explain(text, label)
-        total = grouped.scorer.biases[label] + sum(part.weight for part in parts)
+        total = explained(grouped, text, label)
         assert total == pytest.approx(log_odds(grouped, text, label), abs=1e-4)
 
 
@@ -220,10 +209,9 @@ def test_a_saved_model_is_the_same(model, tmp_path):
 def test_an_explanation_sums_to_the_log_odds(model):
     text = "Title Sign4a\nsign4a, sign4b and common5, nothing else"
     for label in range(model.n_labels):
-        parts = model.explain(text, label)
-        total = model.scorer.biases[label] + sum(part.weight for part in parts)
+        total = explained(model, text, label)
         assert total == pytest.approx(log_odds(model, text, label), abs=1e-4)
-        for part in parts:
+        for part in model.explain(text, label):
             for start, stop in part.spans:
                 words = text[start:stop].lower().replace(",", "").split()
                 assert " ".join(words) == part.phrase
@@ -285,8 +273,7 @@ def test_an_explanation_sums_up_with_names_too(train):
     labels = label_space(train, unseen=True)
     model = SparseModel.fit(train, labels, replace(SMALL, name_weight=1.0))
     for label in (labels.index["L99"], 3):
-        parts = model.explain("sign3a common3 common7", label)
-        total = model.scorer.biases[label] + sum(part.weight for part in parts)
+        total = explained(model, "sign3a common3 common7", label)
         assert total == pytest.approx(log_odds(model, "sign3a common3 common7", label), abs=1e-4)
 
 

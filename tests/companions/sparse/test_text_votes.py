@@ -15,7 +15,7 @@ from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.companions.sparse.sparse_scoring import LinearScorer
 from glocal.companions.sparse.text_votes import TextVotes
 from glocal.errors import ModelError
-from tests.companions.sparse.made_up import SMALL, corpus, label_space, log_odds
+from tests.companions.sparse.made_up import SMALL, corpus, explained, log_odds
 
 N_WORDS, N_FEATURES, N_TEXTS, N_LABELS = 30, 40, 200, 12
 
@@ -102,16 +102,6 @@ def test_votes_are_used_where_they_help_and_nowhere_else():
 
 
 @pytest.fixture(scope="module")
-def train():
-    return corpus()
-
-
-@pytest.fixture(scope="module")
-def labels(train):
-    return label_space(train)
-
-
-@pytest.fixture(scope="module")
 def voting(train, labels):
     """A model in which similar texts vote."""
     with pytest.MonkeyPatch.context() as patch:
@@ -132,9 +122,9 @@ def test_a_saved_model_votes_the_same(voting, tmp_path):
 def test_an_explanation_sums_to_the_log_odds(voting):
     text = "Title Sign4a\nsign4a, sign4b and common5, nothing else"
     for label in range(voting.n_labels):
-        parts = voting.explain(text, label)
-        total = voting.scorer.biases[label] + sum(part.weight for part in parts)
-        assert total == pytest.approx(log_odds(voting, text, label), abs=1e-4)
+        assert explained(voting, text, label) == pytest.approx(
+            log_odds(voting, text, label), abs=1e-4
+        )
 
 
 @pytest.mark.parametrize(
