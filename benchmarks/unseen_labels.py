@@ -22,15 +22,13 @@ from scipy.sparse import csr_matrix
 
 from glocal import read_corpus
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
-from glocal.companions.sparse.unseen_labels import score_unseen
+from glocal.companions.sparse.unseen_labels import score_by_names
 from glocal.companions.sparse.vectoriser import Vectoriser
 from glocal.config import SparseConfig
 from glocal.log_odds import sigmoid
 from glocal.metrics.ranking import judge, ndcg_at_k
-from glocal.vocabulary.label_families import label_families
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import read_label_table
-from glocal.vocabulary.label_text import name_forms
 
 RANGES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 
@@ -48,11 +46,12 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
+    parser.add_argument("--train", default="train.parquet")
     parser.add_argument("--test", default="dev.parquet")
     parser.add_argument("--more", help="another file whose labels compete too")
     parser.add_argument("--no-relatives", action="store_true", help="names alone")
     options = parser.parse_args()
-    train, test = (read_corpus(options.data / name) for name in ("train.parquet", options.test))
+    train, test = (read_corpus(options.data / name) for name in (options.train, options.test))
     table = read_label_table(options.data / "labels.jsonl")
     labels = LabelSpace.build(train, table=table, score_unseen=True)
     start = time.process_time()
@@ -62,9 +61,8 @@ def main() -> None:
         csr_matrix((vectoriser.n_features, size), dtype=np.float32), np.zeros(size, np.float32)
     )
     gold = labels.encode(train)[:, :size]
-    families = None if options.no_relatives else label_families(labels)
-    scorer, _ = score_unseen(
-        blank, vectoriser, name_forms(labels), features, gold, families=families
+    vectoriser, scorer, _ = score_by_names(
+        blank, vectoriser, labels, features, gold, relatives=not options.no_relatives
     )
     print(f"fitted in {time.process_time() - start:.0f} s of the processors")
     unseen = np.flatnonzero(labels.counts == 0)
@@ -74,7 +72,14 @@ def main() -> None:
     if options.more:
         more = labels.encode(read_corpus(options.data / options.more))[:, :size]
         known = np.union1d(known, np.unique(more.tocsc()[:, unseen].tocsr().indices))
-    alone = LinearScorer(scorer.weights.tocsc()[:, unseen].tocsr(), scorer.biases[unseen])
+    chosen = csr_matrix(
+        (np.ones(len(unseen), np.float32), (unseen, np.arange(len(unseen)))), (size, len(unseen))
+    )
+    alone = LinearScorer(
+        (scorer.weights @ chosen).tocsr(),
+        scorer.biases[unseen],
+        names=scorer.names and scorer.names.with_labels(chosen),
+    )
     rows = np.flatnonzero(np.diff(found.indptr))
     for name, competing in (("with gold", known), ("all", np.arange(len(unseen)))):
         value = ndcg(alone, texts[rows], found[rows], competing)

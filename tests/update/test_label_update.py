@@ -95,6 +95,17 @@ def test_new_label_is_recognised_and_others_keep_their_scores(model, count):
     assert (entry["change"], entry["labels"], entry["examples"]) == ("add", [HELD], count)
 
 
+def test_new_label_whose_name_no_training_text_has_is_found(model):
+    texts = [*list(TEST.texts())[:6], "a pig with a xylophone", "xylophone", "a pig", "…"]
+    before = scores(model, texts)
+    add_labels(model, LabelTable(["x", "y"], ["xylophone", "zither"]))
+    after = scores(model, texts)
+    for old, new in zip(before, after, strict=True):
+        assert {id_: new[id_] for id_ in old} == pytest.approx(old, abs=2e-7)
+    assert after[6]["x"] > after[8]["x"]
+    assert after[6]["x"] > after[6]["y"]
+
+
 def test_training_texts_can_be_given(model):
     table = LabelTable([HELD], [HELD])
     add_labels(model, table, examples=examples_of(HELD, 3), train=without(TRAIN, HELD))

@@ -4,7 +4,7 @@ from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelTable
-from glocal.vocabulary.label_text import label_texts, name_forms, telling_name
+from glocal.vocabulary.label_text import all_names, label_texts, telling_name
 
 TABLE = LabelTable(
     ["1", "2", "3", "4"],
@@ -36,9 +36,9 @@ def test_names_without_a_letter_tell_nothing():
 
 def test_other_names_follow_the_name(tmp_path):
     labels = space()
-    assert name_forms(labels) == ["pear; pyrus", "quince", ""]
+    assert all_names(labels) == [["pear", "pyrus"], ["quince"], []]
     labels.save(tmp_path / "labels.parquet")
-    assert name_forms(LabelSpace.load(tmp_path / "labels.parquet")) == name_forms(labels)
+    assert all_names(LabelSpace.load(tmp_path / "labels.parquet")) == all_names(labels)
 
 
 def test_no_name_at_all_says_what_to_do():

@@ -27,10 +27,10 @@ def names_labels(table: LabelTable | None) -> bool:
     return table is not None and any(map(telling_name, table.names))
 
 
-def name_forms(labels: LabelSpace) -> list[str]:
-    """Return the names of each label, joined by semicolons; an empty string for none."""
+def all_names(labels: LabelSpace) -> list[list[str]]:
+    """Return the names of each label that can be read: its name and its alternative names."""
     return [
-        "; ".join(filter(None, map(telling_name, (name, *others))))
+        list(filter(None, map(telling_name, (name, *others))))
         for name, others in zip(labels.names, labels.alt_names, strict=True)
     ]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from glocal.companions.sparse import stems
+from glocal.companions.sparse.name_features import name_features
 from glocal.companions.sparse.sparse_model import SparseModel
-from glocal.companions.sparse.unseen_labels import name_features
 from glocal.companions.sparse.vectoriser import Vectoriser
 from glocal.companions.sparse.words import split_words
 from glocal.config import SparseConfig

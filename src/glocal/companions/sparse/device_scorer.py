@@ -36,6 +36,7 @@ class DeviceScorer:
         self._weights = DeviceRows.of(scorer.weights, device)
         self._biases = torch.from_numpy(np.array(scorer.biases, np.float32)).to(device)
         self._votes = scorer.votes  # found on the processor
+        self._names = scorer.names
         self._groups: DeviceRows | None = None
         if (groups := scorer.groups) is not None:
             self._groups = DeviceRows.of(groups.weights, device)
@@ -89,6 +90,9 @@ class DeviceScorer:
                 scores[row, torch.from_numpy(labels.astype(np.int64))] += torch.from_numpy(
                     gains
                 ).to(scores.device)
+        if self._names is not None:  # found in an index of words, which is no work for a GPU
+            by_name = torch.from_numpy(self._names.scores(features)).to(scores.device)
+            scores[:, torch.from_numpy(self._names.labels).to(scores.device)] += by_name
         return scores
 
 

@@ -122,6 +122,8 @@ class _Lesson:
         scores += self._scorer.biases[block]
         if self._groups is not None and self._scorer.groups is not None:
             scores += self._groups[:, self._scorer.groups.of[block]].sum(axis=2)
+        if self._scorer.names is not None:
+            scores += self._scorer.names.scores_of(block, self._features)
         often = frequency_terms(self._counts[block]) @ np.array(self._scaling.frequency)
         scores -= (self._scaling.shift + often).astype(np.float32)
         scores /= np.float32(self._scaling.slope)

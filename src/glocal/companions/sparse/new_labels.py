@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from glocal.companions.sparse.platt import frequency_terms
 from glocal.companions.sparse.solver import Positives, TextProducts, solve_block
 from glocal.companions.sparse.sparse_scoring import LinearScorer
 from glocal.companions.sparse.training_memory import TrainingMemory
-from glocal.companions.sparse.unseen_labels import name_scores
+from glocal.companions.sparse.unseen_labels import name_scorer
 from glocal.companions.sparse.vectoriser import Vectoriser
 from glocal.config import SparseConfig
 
@@ -37,7 +38,7 @@ def fit_new_labels(
     config: SparseConfig,
     *,
     names: Sequence[str],
-    name_forms: Sequence[str],
+    all_names: Sequence[Sequence[str]],
     examples: Any,
     gold: Any,
 ) -> LinearScorer:
@@ -48,7 +49,7 @@ def fit_new_labels(
         memory: What is known of the model's training, and training texts.
         config: The settings it was trained with.
         names: Name of each label, empty for none.
-        name_forms: All names of each label, empty for none.
+        all_names: All names of each label.
         examples: (n, F) CSR matrix of example texts.
         gold: (n, k) CSR matrix of the new labels they have.
     """
@@ -59,6 +60,7 @@ def fit_new_labels(
     seen, unseen = np.flatnonzero(n_examples), np.flatnonzero(n_examples == 0)
     biases = np.zeros(len(names), np.float32)
     parts: list[Any] = []
+    matcher = None
     if len(seen):
         every = _Texts(vstack([examples, texts]).tocsr())
         positive = gold.tocsc()[:, seen]
@@ -77,14 +79,14 @@ def fit_new_labels(
             often = frequency_terms(n_examples[seen[block]]) @ np.array(scaling.frequency)
             biases[seen[block]] = scaling.slope * found.biases + scaling.shift + often
     if len(unseen):
-        forms = [name_forms[label] for label in unseen.tolist()]
-        weights, expected = name_scores(vectoriser, forms, memory.names, texts)
-        expected *= memory.n_texts / max(1, texts.shape[0])
-        parts.append(weights)
-        biases[unseen] = memory.names.shift - np.log1p(expected)
+        own = [all_names[label] for label in unseen.tolist()]
+        named = name_scorer(vectoriser, own, memory.names, texts, n_texts=memory.n_texts)
+        parts.append(named.weights)
+        biases[unseen] = named.biases
+        matcher = named.names and replace(named.names, labels=unseen[named.names.labels])
     order = np.argsort(np.concatenate([seen, unseen]))
     joined = csc_matrix(hstack(parts, format="csc"))[:, order]
-    return LinearScorer(joined.tocsr().astype(np.float32), biases)
+    return LinearScorer(joined.tocsr().astype(np.float32), biases, names=matcher)
 
 
 class _Texts:

@@ -214,17 +214,25 @@ def _margins(
     return found
 
 
-def fit_scaling(margins: NDArray[np.floating[Any]], gold: NDArray[np.bool_]) -> tuple[float, float]:
+def fit_scaling(
+    margins: NDArray[np.floating[Any]],
+    gold: NDArray[np.bool_],
+    *,
+    offsets: NDArray[np.floating[Any]] | float = 0.0,
+    counts: NDArray[np.floating[Any]] | float = 1.0,
+) -> tuple[float, float]:
     """Fit slope and shift by maximum likelihood.
 
     Args:
         margins: Margins of (text, label) pairs.
         gold: Whether each text has the label.
+        offsets: Log-odds that each pair has beside those of its margin.
+        counts: How many pairs each of them stands for.
 
     Returns:
         (slope, shift); the slope is positive.
     """
-    found = _fit(margins[:, None], gold)
+    found = _fit(margins[:, None], gold, offsets=offsets, counts=counts)
     return found.slopes[0], found.shift
 
 
@@ -248,6 +256,9 @@ def _fit(
     parts: NDArray[np.floating[Any]],
     gold: NDArray[np.bool_],
     constants: NDArray[np.floating[Any]] | None = None,
+    *,
+    offsets: NDArray[np.floating[Any]] | float = 0.0,
+    counts: NDArray[np.floating[Any]] | float = 1.0,
 ) -> _Scaling:
     """Fit a positive slope for each part, a coefficient for each constant of the labels, a shift.
 
@@ -261,9 +272,9 @@ def _fit(
     pull = np.concatenate([np.full(n_parts, _PULL), np.full(n_free, _FREE_PULL), [_PULL]])
     found = usual.copy()
     for _ in range(_STEPS):
-        probability = sigmoid(values @ found)
-        gradient = values.T @ (probability - gold) + pull * (found - usual)
-        spread = probability * (1 - probability)
+        probability = sigmoid(values @ found + offsets)
+        gradient = values.T @ (counts * (probability - gold)) + pull * (found - usual)
+        spread = counts * probability * (1 - probability)
         hessian = (values * spread[:, None]).T @ values + np.diag(pull)
         step = np.linalg.solve(hessian, gradient)
         step *= min(1.0, 2.0 / max(1e-12, float(np.abs(step).max())))

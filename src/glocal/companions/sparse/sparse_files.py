@@ -1,7 +1,7 @@
 """The files of a sparse model: JSON, Parquet and npy, nothing that executes.
 
     sparse.json        format version, settings, sizes
-    words-PART.parquet words of a part (`text`, `title`, `pieces`, `stems`)
+    words-PART.parquet words of a part (`text`, `title`, `pieces`, `stems`, `names`)
     pairs-PART.npy     pairs of words, as integers
     idf-PART.npy       their weights
     weights-*.npy      the CSR matrix (features, labels): values, columns, bounds
@@ -9,6 +9,8 @@
     groups-*.npy       where labels have groups: their CSR matrix, and the groups of each label
     votes-texts-*.npy  where similar texts vote: the CSR matrix of the training texts, by word
     votes-labels-*.npy the CSR matrix of their labels
+    name-*.npy         where labels are scored by their names: labels, slopes, bounds of their
+                       names, CSR matrices of weights, relatives, words, shares (`name_matcher`)
     sample-*.npy       the CSR matrix of the features of some training texts, for later changes
     sample-labels-*.npy  the CSR matrix of their labels
 
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glocal.companions.sparse.name_matcher import NameMatcher
 from glocal.companions.sparse.sparse_rows import SparseRows
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer
 from glocal.companions.sparse.text_votes import TextVotes
@@ -40,8 +43,8 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.stored_arrays import check_csr, check_finite, check_range, read_array, read_columns
 from glocal.errors import ModelError, NewerFormatError
 
-# 1 had no groups, 2 one group for each label, 3 no labels of the sample, 4 no votes.
-FORMAT = 5
+# 1 had no groups, 2 one group for each label, 3 no labels of the sample, 4 no votes, 5 no names.
+FORMAT = 6
 _WORDS = pa.schema([("word", pa.string())])
 _MATRIX: dict[str, type[np.generic]] = {
     "data": np.float32,
@@ -73,6 +76,8 @@ def write_model(
         if votes is not None:
             _write_matrix(temporary, "votes-texts", votes.texts)
             _write_matrix(temporary, "votes-labels", votes.labels)
+        if scorer.names is not None:
+            _write_names(temporary, scorer.names)
         about = {
             "format": FORMAT,
             "config": asdict(config),
@@ -81,6 +86,7 @@ def write_model(
             "n_labels": scorer.n_labels,
             "n_groups": 0 if scorer.groups is None else scorer.groups.weights.shape[1],
             "group_levels": 0 if scorer.groups is None else scorer.groups.of.shape[1],
+            "names": None if scorer.names is None else _about_names(scorer.names),
         }
         if votes is not None:
             about["votes"] = {"slope": votes.slope, "n_texts": votes.labels.shape[0]}
@@ -118,6 +124,7 @@ def read_model(
             read_array(source / "biases.npy", np.floating),
             _read_groups(source, about),
             _read_votes(source, about, vectoriser.n_words),
+            _read_names(source, about),
         )
         check_finite("biases.npy", scorer.biases)
         config = stored_section(SparseConfig, about["config"])
@@ -201,6 +208,51 @@ def _read_votes(source: Path, about: dict[str, Any], n_words: int) -> TextVotes 
     return TextVotes(texts, labels, slope)
 
 
+def _write_names(folder: Path, names: NameMatcher) -> None:
+    _write(folder / "name-labels.npy", names.labels)
+    _write(folder / "name-bounds.npy", names.bounds)
+    _write(folder / "name-slopes.npy", names.slopes)
+    for name in ("weights", "relatives", "words", "shares"):
+        _write_matrix(folder, f"name-{name}", getattr(names, name))
+
+
+def _about_names(names: NameMatcher) -> dict[str, int]:
+    return {
+        "n_labels": len(names.labels),
+        "n_words": names.shares.shape[0],
+        "n_names": names.shares.shape[1],
+    }
+
+
+def _read_names(source: Path, about: dict[str, Any]) -> NameMatcher | None:
+    kept = about.get("names")
+    if kept is None:
+        return None
+    n_labels, n_words, n_names = (int(kept[name]) for name in ("n_labels", "n_words", "n_names"))
+    labels = read_array(source / "name-labels.npy", np.integer).astype(np.int64)
+    bounds = read_array(source / "name-bounds.npy", np.integer).astype(np.int64)
+    check_range("name-labels.npy", labels, 0, about["n_labels"])
+    steps = np.diff(bounds) if len(bounds) == n_labels + 1 else np.zeros(1)
+    if len(labels) != n_labels or not (np.diff(labels) > 0).all():
+        raise ValueError(f"name-labels.npy has not {n_labels} labels in order")
+    if bounds[0] != 0 or bounds[-1] != n_names or not (steps > 0).all():
+        raise ValueError(f"name-bounds.npy does not divide {n_names} names among {n_labels} labels")
+    slopes = read_array(source / "name-slopes.npy", np.floating).astype(np.float32)
+    check_finite("name-slopes.npy", slopes)
+    if len(slopes) != n_labels:
+        raise ValueError(f"name-slopes.npy has {len(slopes)} values; expected {n_labels}")
+    n_features = about["n_features"]
+    return NameMatcher(
+        labels,
+        slopes,
+        _read_matrix(source, "name-weights", (n_features, n_labels)),
+        _read_matrix(source, "name-relatives", (n_features, n_labels)),
+        _read_matrix(source, "name-words", (n_features, n_words)),
+        _read_matrix(source, "name-shares", (n_words, n_names)),
+        bounds,
+    )
+
+
 def _read_memory(source: Path, about: dict[str, Any]) -> TrainingMemory | None:
     """Read what the model keeps of its training; older models have none."""
     kept = about.get("memory")
@@ -211,6 +263,8 @@ def _read_memory(source: Path, about: dict[str, Any]) -> TrainingMemory | None:
     gold = _read_matrix(source, "sample-labels", shape) if has_labels else _empty(shape)
     sample = LabelledTexts(features, gold)
     margins, names = (_scaling(kept[name]) for name in ("margins", "names"))
+    if about["format"] < 6:  # their slope was that of the likeness itself; equal at 0.1
+        names = replace(names, slope=names.slope * 0.1 / math.log1p(10))
     return TrainingMemory(margins, names, int(kept["n_texts"]), sample, has_labels)
 
 

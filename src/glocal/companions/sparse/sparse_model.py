@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.sparse_files import read_model, write_model
-from glocal.companions.sparse.sparse_rows import as_csr
+from glocal.companions.sparse.sparse_rows import as_csr, joined_rows
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 from glocal.companions.sparse.threads import n_threads
 from glocal.companions.sparse.training_memory import LabelledTexts, Scaling, TrainingMemory
@@ -94,14 +94,13 @@ class SparseModel:
         # Imported here, like all that only training needs: prediction starts sooner without it.
         from glocal.companions.sparse.label_profiles import label_profiles
         from glocal.companions.sparse.new_labels import sample_rows
+        from glocal.companions.sparse.new_words import spread_memory
         from glocal.companions.sparse.pieces_trial import with_decided_pieces
         from glocal.companions.sparse.platt import LabelEvidence, calibrate, held_out_texts
         from glocal.companions.sparse.sparse_training import LinearTrainer
         from glocal.companions.sparse.text_votes import TextVotes
         from glocal.companions.sparse.torch_device import torch_device, warm_up
-        from glocal.companions.sparse.unseen_labels import score_unseen
-        from glocal.vocabulary.label_families import label_families
-        from glocal.vocabulary.label_text import name_forms
+        from glocal.companions.sparse.unseen_labels import score_by_names
 
         config = config or SparseConfig()
         threads = n_threads(threads)
@@ -149,19 +148,13 @@ class SparseModel:
         names = Scaling(0.0, float(scorer.biases.min()))
         if config.name_weight:
             if (np.diff(gold.tocsc().indptr) == 0).any():
-                features, own = _together(features, held_out[0], kept, held), gold
-            scorer, names = score_unseen(
-                scorer,
-                vectoriser,
-                name_forms(labels),
-                features,
-                own,
-                families=label_families(labels),
-                seed=seed,
-                threads=threads,
+                features, own = joined_rows(features, held_out[0], kept, held), gold
+            vectoriser, scorer, names = score_by_names(
+                scorer, vectoriser, labels, features, own, seed=seed, threads=threads
             )
         memory = TrainingMemory(margins, names, len(train), sample)
-        return cls(vectoriser, scorer, config, memory)
+        size = vectoriser.n_features
+        return cls(vectoriser, scorer, config, spread_memory(memory, np.arange(size), size))
 
     @property
     def n_labels(self) -> int:
@@ -205,13 +198,29 @@ class SparseModel:
         else:
             indices, logits = self._device_scorer.top(features, k, allowed=allowed)
         if prior is not None:
-            for row in np.flatnonzero(np.diff(features.indptr) == 0):
+            for row in self._without_words(features):
                 permitted = allowed if allowed is None or allowed.ndim == 1 else allowed[row]
-                odds = prior if permitted is None else np.where(permitted, prior, -np.inf)
+                odds = self._before_reading(prior, features[row : row + 1])
+                odds = odds if permitted is None else np.where(permitted, odds, -np.inf)
                 best = np.argsort(-odds, kind="stable")[: indices.shape[1]]
                 indices[row] = np.where(np.isfinite(odds[best]), best, -1)
                 logits[row] = odds[best]
         return indices, _probability(logits)
+
+    def _without_words(self, features: Any) -> NDArray[np.int64]:
+        """Return the texts without a word that a training text has."""
+        rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+        known = rows[features.indices < self.vectoriser.n_trained]
+        return np.flatnonzero(np.bincount(known, minlength=features.shape[0]) == 0)
+
+    def _before_reading(self, prior: NDArray[np.float32], text: Any) -> NDArray[np.float32]:
+        """Return log-odds (L,) by the labels' frequencies, and by the names that the text has."""
+        names = self.scorer.names
+        if names is None:
+            return prior
+        odds = prior.copy()
+        odds[names.labels] += names.scores(text)[0]
+        return odds
 
     def with_labels(self, change: LabelChange) -> SparseModel:
         """Return the model for other labels.
@@ -221,17 +230,15 @@ class SparseModel:
         Raises:
             ModelError: No training texts are at hand to fit labels against.
         """
-        return (self._with_words(change.examples) if change.continues else self)._changed(change)
+        return self._wider(change)._changed(change)
 
-    def _with_words(self, texts: Corpus | None) -> SparseModel:
-        """Return the model with the words of further texts as features; it scores none of them."""
-        if texts is None or self.memory is None:
+    def _wider(self, change: LabelChange) -> SparseModel:
+        """Return the model with the words that a change brings as features; it scores none."""
+        if self.memory is None or not (change.n_new or change.continues):
             return self
-        from glocal.companions.sparse.new_words import spread_memory, spread_scorer, with_words
+        from glocal.companions.sparse.new_words import spread_memory, spread_scorer, with_change
 
-        vectoriser, places = with_words(
-            self.vectoriser, list(texts.texts()), n_texts=self.memory.n_texts
-        )
+        vectoriser, places = with_change(self.vectoriser, change, n_texts=self.memory.n_texts)
         size = vectoriser.n_features
         return SparseModel(
             vectoriser,
@@ -247,14 +254,13 @@ class SparseModel:
         if groups is not None:
             kept = columns.argmax(axis=0)  # the label with the largest share
             groups = replace(groups, of=groups.of[np.asarray(kept).ravel()])
-        votes = self.scorer.votes
-        if votes is not None:
-            votes = votes.with_labels(columns)
+        votes, names = self.scorer.votes, self.scorer.names
         scorer = LinearScorer(
             (as_csr(self.scorer.weights) @ columns).tocsr(),
             np.asarray(self.scorer.biases @ columns, dtype=np.float32),
             groups,
-            votes,
+            votes and votes.with_labels(columns),
+            names and names.with_labels(columns),
         )
         if memory is not None:
             memory = memory.as_csr().with_labels(columns, change.n_new)
@@ -332,16 +338,15 @@ class SparseModel:
 
     def _fit_new(self, change: LabelChange, examples: Any, memory: TrainingMemory) -> LinearScorer:
         from glocal.companions.sparse.new_labels import fit_new_labels
-        from glocal.vocabulary.label_text import name_forms, telling_name
+        from glocal.vocabulary.label_text import all_names, telling_name
 
         new = range(len(change.after) - change.n_new, len(change.after))
-        forms = name_forms(change.after)
         return fit_new_labels(
             self.vectoriser,
             memory,
             self.config,
             names=[telling_name(change.after.names[label]) for label in new],
-            name_forms=[forms[label] for label in new],
+            all_names=all_names(change.after)[new.start :],
             examples=examples,
             gold=change.example_labels,
         )
@@ -383,16 +388,6 @@ def _name_features(vectoriser: Vectoriser, labels: LabelSpace, config: SparseCon
 
     # The name of a label without one is its id; a number in a text hardly means that label.
     return vectoriser.transform([telling_name(name) for name in labels.names]).T.tocsc()
-
-
-def _together(
-    kept: Any, held: Any, kept_rows: NDArray[np.int64], held_rows: NDArray[np.int64]
-) -> Any:
-    """Return the rows of two matrices in their common order."""
-    from scipy.sparse import vstack
-
-    order = np.argsort(np.concatenate([kept_rows, held_rows]), kind="stable")
-    return vstack([kept, held], format="csr")[order]
 
 
 def _probability(logits: NDArray[np.float32]) -> NDArray[np.float32]:

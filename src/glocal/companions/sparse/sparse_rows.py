@@ -49,3 +49,13 @@ def as_csr(matrix: Any) -> Any:
     found = csr_matrix(matrix.shape, dtype=matrix.data.dtype)
     found.data, found.indices, found.indptr = matrix.data, matrix.indices, matrix.indptr
     return found
+
+
+def joined_rows(
+    kept: Any, held: Any, kept_rows: NDArray[np.int64], held_rows: NDArray[np.int64]
+) -> Any:
+    """Return the rows of two CSR matrices in their common order."""
+    from scipy.sparse import vstack
+
+    order = np.argsort(np.concatenate([kept_rows, held_rows]), kind="stable")
+    return vstack([kept, held], format="csr")[order]

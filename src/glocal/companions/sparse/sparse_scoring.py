@@ -14,7 +14,7 @@ import itertools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 from glocal.companions.sparse.sparse_rows import SparseRows, as_csr
 from glocal.companions.sparse.text_votes import TextVotes
 from glocal.companions.sparse.threads import ordered_map
+
+if TYPE_CHECKING:
+    from glocal.companions.sparse.name_matcher import NameMatcher
 
 CHUNK_CELLS = 300_000  # a chunk of scores and its groups' share stay in the cache
 _FEW_TEXTS = 64  # texts for which scipy is not imported
@@ -63,12 +66,14 @@ class LinearScorer:
         biases: (L,) float32.
         groups: Shared weights of similar labels; None without.
         votes: Votes of similar training texts; None without.
+        names: Scores of labels by their names, added to the others; None without.
     """
 
     weights: Any
     biases: NDArray[np.float32]
     groups: LabelGroups | None = None
     votes: TextVotes | None = None
+    names: NameMatcher | None = None
 
     @property
     def n_labels(self) -> int:
@@ -83,6 +88,8 @@ class LinearScorer:
             scores += self.groups.scores(features)
         if self.votes is not None:
             self.votes.add_to(scores, features)
+        if self.names is not None:
+            scores[:, self.names.labels] += self.names.scores(features)
         return scores
 
     def joined(self, others: LinearScorer) -> LinearScorer:
@@ -96,7 +103,14 @@ class LinearScorer:
         weights = hstack([self.weights, others.weights], format="csr")
         biases = np.concatenate([self.biases, others.biases]).astype(np.float32)
         votes = None if self.votes is None else self.votes.widened(len(biases))
-        return LinearScorer(weights, biases, groups, votes)
+        return LinearScorer(weights, biases, groups, votes, self._joined_names(others))
+
+    def _joined_names(self, others: LinearScorer) -> NameMatcher | None:
+        if others.names is None:
+            return self.names
+        if self.names is None:
+            return replace(others.names, labels=others.names.labels + self.n_labels)
+        return self.names.joined(others.names, offset=self.n_labels)
 
     def parts(self, label: int, text: SparseRows) -> NDArray[np.float32]:
         """Return what each feature of a text adds to one label; the bias is left out.
@@ -112,6 +126,8 @@ class LinearScorer:
             for group in self.groups.of[label]:
                 if group >= 0:
                     weights += shared[:, [group]].toarray().ravel()
+        if self.names is not None:
+            weights += self.names.label_weights(label, text)
         parts = text.data * weights
         return parts if self.votes is None else parts + self.votes.shares(text, label)
 

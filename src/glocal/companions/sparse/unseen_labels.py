@@ -1,14 +1,12 @@
 """Scores of labels without training texts, from their names.
 
-- A label's features are the words and word pairs of its names, and words that differ from one of
-  them only in their last letters (`fishery`, `fisheries`), as in any inflected language. Pieces of
-  words are not used: similar spelling is too little evidence for such a label.
+- A label is scored by the words and word pairs of its names and by words like them
+  (`name_features`), times the share of its name that is in the text (`name_matcher`).
 - Where labels have a hierarchy, the mean text of a label's relatives (its parents, its children and
-  their other children) is added to its name: it tells the subject that the name belongs to.
-- The calibration comes from the rarest labels that have texts, treated as if they had none: how
-  often a name match of a given strength was right gives slope and shift (Platt).
-- A label without texts is rarer still. By Good and Turing's estimate all such labels together occur
-  as often as all labels with a single text; the shift is lowered accordingly.
+  their other children) is added: it tells the subject that the name belongs to.
+- The calibration repeats the situation: labels that one half of the training texts does not have
+  are looked for in the other half. How often a name match of a given strength is right there gives
+  slope and shift (Platt); labels that the other half does not have either are always wrong.
 - A name that occurs in many training texts, none of which has the label, is evidence against it:
   with E texts expected to have the label and none that has it, its odds are divided by 1 + E (the
   posterior mean of a Poisson rate under a prior of mean and deviation 1).
@@ -17,8 +15,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,181 +23,139 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.label_profiles import label_profiles
+from glocal.companions.sparse.name_features import name_matcher
+from glocal.companions.sparse.new_words import spread_scorer, spread_texts, with_names
 from glocal.companions.sparse.platt import BEST_LABELS, fit_scaling
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 from glocal.companions.sparse.training_memory import Scaling
-from glocal.companions.sparse.vectoriser import PIECES, STEMS, TITLE, Part, Vectoriser
-from glocal.companions.sparse.word_features import Vocabulary
+from glocal.companions.sparse.vectoriser import Vectoriser
 from glocal.log_odds import sigmoid
+from glocal.vocabulary.label_families import label_families
+from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_text import all_names
 
-LIKE_WEIGHT = 0.7  # weight of a word that is only similar to one of the name
-ENDING = 3  # last letters in which similar words may differ
-BEGINNING = 4  # first letters they must share
-RARE_LABELS = 2000
-RARE_TEXTS = 5  # most texts of a rare label
-CALIBRATION_TEXTS = 8192
+TRIED_LABELS = 4000  # labels that the calibration looks for
+TRIED_TEXTS = 2048  # texts it looks in, of those that have one of these labels, and of others
+REST_WEIGHT = 0.01  # weight of pairs of texts and labels without evidence
+EXPECTED_TEXTS = 4096  # texts in which labels are expected by their names
+EXPECTED_CELLS = 500_000_000  # of texts and labels, at most
 CHUNK_CELLS = 4_000_000
-FEWEST_HITS = 10  # with fewer, the rare labels are not informative
-USUAL_SLOPE = 10.0
-TITLE_SHARE = 0.3  # weight of a name in the first line, relative to that of other words there
-RELATIVES = 0.16  # length of the relatives' mean text beside a name of length one
+FEWEST_HITS = 10  # with fewer, the labels tried are not informative
+USUAL_SLOPE = 3.0
+RELATIVES = 0.08  # length of the relatives' mean text beside a name of length one
 RELATIVES_THRESHOLD = 0.02  # smaller values of the mean text are dropped
 
 
-def words_like(word: str, vocabulary: Vocabulary) -> Iterator[int]:
-    """Yield the features of words with the same beginning and another ending."""
-    if len(word) < BEGINNING or not word.isalpha():
-        return
-    stem, words = word[: max(BEGINNING, len(word) - ENDING)], vocabulary.words
-    for feature in range(bisect_left(words, stem), len(words)):
-        other = words[feature]
-        if not other.startswith(stem):
-            return
-        cut = max(BEGINNING, len(word) - ENDING, len(other) - ENDING)
-        if other != word and other[:cut] == word[:cut] and other.isalpha():
-            yield feature
-
-
-def name_features(vectoriser: Vectoriser, names: Sequence[str]) -> Any:
-    """Return the features of names and of similar words.
-
-    Returns:
-        (F, names) float32 CSC matrix, columns of length one or empty.
-    """
-    from scipy.sparse import hstack
-
-    parts = [
-        part.weight * (TITLE_SHARE if part.name == TITLE else 1.0) * _unit_rows(rows)
-        for part, rows in ((part, _part_rows(part, names)) for part in vectoriser.parts)
-    ]
-    return _unit_rows(hstack(parts, format="csr")).astype(np.float32).T.tocsc()
-
-
-def _part_rows(part: Part, names: Sequence[str]) -> Any:
-    """Return (names, features of the part): IDF of a name's words, and less for similar ones."""
-    from scipy.sparse import csr_matrix
-
-    vocabulary = part.vocabulary
-    if part.name == PIECES:
-        return csr_matrix((len(names), len(vocabulary)))
-    batch = part.cut(names)
-    own = vocabulary.count(batch.lengths, vocabulary.word_ids(batch.words)[batch.codes])
-    shape = (len(names), len(vocabulary))
-    rows = csr_matrix(
-        ((1 + np.log(own.counts)) * vocabulary.idf[own.indices], own.indices, own.indptr), shape
-    )
-    if part.name == STEMS:
-        return rows
-    like = [list(words_like(word, vocabulary)) for word in batch.words]
-    row_of = np.repeat(np.arange(len(names)), batch.lengths)
-    lengths = np.array([len(features) for features in like], dtype=np.int64)[batch.codes]
-    columns = [like[code] for code in batch.codes]
-    flat = np.fromiter((c for found in columns for c in found), np.int64, int(lengths.sum()))
-    others = csr_matrix(
-        (LIKE_WEIGHT * vocabulary.idf[flat], (np.repeat(row_of, lengths), flat)), shape
-    )
-    return rows + others
-
-
-def _unit_rows(matrix: Any) -> Any:
-    from scipy.sparse import diags
-
-    length = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
-    return (diags(1 / np.maximum(length, 1e-12)) @ matrix).tocsr()
-
-
-def score_unseen(
+def score_by_names(
     scorer: LinearScorer,
     vectoriser: Vectoriser,
-    names: Sequence[str],
+    labels: LabelSpace,
     features: Any,
     gold: Any,
     *,
-    families: Any = None,
+    relatives: bool = True,
     seed: int = 0,
     threads: int = 1,
-) -> tuple[LinearScorer, Scaling]:
-    """Give labels without a training text the weights of their names and relatives.
+) -> tuple[Vectoriser, LinearScorer, Scaling]:
+    """Give labels without a training text the scores of their names and relatives.
 
     Args:
         scorer: Calibrated scorer of all labels; labels without texts have no weights.
         vectoriser: Turns names into features.
-        names: Name of every label, empty for none.
+        labels: The labels, their names and hierarchy.
         features: (n, F) CSR matrix of training texts.
         gold: (n, L) CSR matrix of their labels.
-        families: (families, L) CSR matrix of the families of labels; None for no hierarchy.
+        relatives: Whether the texts of relatives count.
         seed: Random seed of the texts and labels used.
         threads: Number of threads.
 
     Returns:
-        The scorer, and the scaling of name matches; its shift is the bias of a label that is
-        expected in no text.
+        The vectoriser with the words of their names, the scorer, and the scaling of name matches;
+        its shift is the bias of a label that is expected in no text.
     """
+    names = all_names(labels)
     counts = np.bincount(gold.indices, minlength=gold.shape[1])
     unseen = np.flatnonzero(counts == 0)
+    flat = (name for label in unseen.tolist() for name in names[label])
+    vectoriser, places = with_names(vectoriser, flat, n_texts=features.shape[0])
+    size = vectoriser.n_features
+    scorer = spread_scorer(scorer, places, size, n_words=vectoriser.n_words)
+    features = spread_texts(features, places, size)
     rng = np.random.default_rng([seed, 2])
-    texts = np.sort(rng.permutation(features.shape[0])[:CALIBRATION_TEXTS])
+    families = label_families(labels) if relatives else None
     evidence = _Evidence(vectoriser, names, features, gold, families, threads)
-    slope, shift = _scaling(evidence, texts, counts, rng=rng)
-    # Without evidence a label without texts must not rank above one that has some.
-    lowest = min(shift, float(scorer.biases[counts > 0].min(initial=shift)))
-    scaling = Scaling(slope, lowest)
+    scaling = _scaling(evidence, rng=rng)
     if not len(unseen):
-        return scorer, scaling
-    from scipy.sparse import csr_matrix
-
-    named, expected = _scored(evidence.of(unseen), Scaling(slope, shift), features[texts])
-    expected *= features.shape[0] / len(texts)
+        return vectoriser, scorer, scaling
+    own = _scaled(evidence.of(unseen), scaling)
     biases = scorer.biases.copy()
-    biases[unseen] = lowest - np.log1p(expected)
-    entries = named.tocoo()
-    added = csr_matrix((entries.data, (entries.row, unseen[entries.col])), scorer.weights.shape)
-    weights = (scorer.weights + added).tocsr()
-    weights.sort_indices()
-    return replace(scorer, weights=weights, biases=biases), scaling
+    biases[unseen] = scaling.shift - np.log1p(_expected_texts(own, features, rng=rng))
+    matcher = own.names and replace(own.names, labels=unseen[own.names.labels])
+    return vectoriser, replace(scorer, biases=biases, names=matcher), scaling
 
 
-def name_scores(
-    vectoriser: Vectoriser, names: Sequence[str], scaling: Scaling, features: Any
-) -> tuple[Any, NDArray[np.float64]]:
-    """Return the weights of names, and the texts that are expected to have each label by them.
+def name_scorer(
+    vectoriser: Vectoriser,
+    names: Sequence[Sequence[str]],
+    scaling: Scaling,
+    features: Any,
+    *,
+    n_texts: int,
+) -> LinearScorer:
+    """Return the scorer of labels by their names alone.
 
     Args:
         vectoriser: Turns names into features.
-        names: Names of labels, empty for none.
+        names: All names of each label.
         scaling: Scaling of name matches.
-        features: (n, F) CSR matrix of texts.
-
-    Returns:
-        (F, names) float32 CSR matrix, and (names,) numbers of texts.
+        features: (n, F) CSR matrix of training texts, none of which has the labels.
+        n_texts: Number of texts they are a sample of.
     """
-    return _scored(name_features(vectoriser, names).tocsr(), scaling, features)
+    own = _scaled(_by_names(vectoriser, names), scaling)
+    expected = _expected_texts(own, features, rng=np.random.default_rng([n_texts, 2]))
+    expected *= n_texts / max(1, features.shape[0])
+    return replace(own, biases=(scaling.shift - np.log1p(expected)).astype(np.float32))
 
 
-def _scored(own: Any, scaling: Scaling, features: Any) -> tuple[Any, NDArray[np.float64]]:
-    """Return the weights of evidence (F, k), and the texts expected to have each label."""
-    weights = own * np.float32(scaling.slope)
-    scorer = LinearScorer(weights, _constant(scaling.shift, own.shape[1]))
-    return weights, _expected_texts(scorer, features)
+def _by_names(vectoriser: Vectoriser, names: Sequence[Sequence[str]]) -> LinearScorer:
+    from scipy.sparse import csr_matrix
+
+    nothing = csr_matrix((vectoriser.n_features, len(names)), dtype=np.float32)
+    return LinearScorer(nothing, _constant(0.0, len(names)), names=name_matcher(vectoriser, names))
+
+
+def _scaled(scorer: LinearScorer, scaling: Scaling) -> LinearScorer:
+    """Return the scorer of evidence as log-odds."""
+    matcher = scorer.names
+    return replace(
+        scorer,
+        biases=_constant(scaling.shift, scorer.n_labels),
+        names=matcher and replace(matcher, slopes=matcher.slopes * np.float32(scaling.slope)),
+    )
 
 
 @dataclass(frozen=True)
 class _Evidence:
-    """Facts about labels that need none of their own texts; see `score_unseen`."""
+    """Facts about labels that need none of their own texts; see `score_by_names`."""
 
     vectoriser: Vectoriser
-    names: Sequence[str]
+    names: Sequence[Sequence[str]]
     features: Any
     gold: Any
     families: Any
     threads: int
 
-    def of(self, labels: NDArray[np.int64]) -> Any:
-        """Return (F, k) the features of labels' names, and of the texts of their relatives."""
-        own = name_features(self.vectoriser, [self.names[label] for label in labels.tolist()])
-        if self.families is None or not self.families.shape[0]:
-            return own.tocsr()
-        return (own + np.float32(RELATIVES) * self._relatives(labels)).tocsr()
+    def of(self, labels: NDArray[np.int64]) -> LinearScorer:
+        """Return the scorer of labels by their names and the texts of their relatives."""
+        own = _by_names(self.vectoriser, [self.names[label] for label in labels.tolist()])
+        if own.names is None or self.families is None or not self.families.shape[0]:
+            return own
+        texts = self._relatives(labels[own.names.labels]) * np.float32(RELATIVES)
+        return replace(own, names=replace(own.names, relatives=texts.tocsr()))
+
+    def taken(self, texts: NDArray[np.int64]) -> _Evidence:
+        """Return what is known by some of the texts alone."""
+        return replace(self, features=self.features[texts], gold=self.gold[texts])
 
     def _relatives(self, labels: NDArray[np.int64]) -> Any:
         """Return (F, k) the mean texts of the relatives of labels, without the labels' own."""
@@ -215,48 +170,72 @@ class _Evidence:
         )
 
 
-def _scaling(
-    evidence: _Evidence,
-    texts: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    *,
-    rng: np.random.Generator,
-) -> tuple[float, float]:
-    """Return slope and shift of the evidence, fitted on rare labels with a name and texts."""
-    features, gold = evidence.features[texts], evidence.gold[texts]
-    usual = USUAL_SLOPE, math.log(0.5 / (features.shape[0] + 1))
-    named = np.array([bool(name) for name in evidence.names])
-    rare = rng.permutation(np.flatnonzero((counts > 0) & (counts <= RARE_TEXTS) & named))
-    rare = np.sort(rare[:RARE_LABELS])
-    if not len(rare):
+def _scaling(evidence: _Evidence, *, rng: np.random.Generator) -> Scaling:
+    """Return slope and shift of the evidence, fitted on labels that half of the texts lack."""
+    n_texts = evidence.features.shape[0]
+    usual = Scaling(USUAL_SLOPE, math.log(0.5 / (n_texts + 1)))
+    order = rng.permutation(n_texts)
+    known = evidence.taken(np.sort(order[: n_texts // 2]))
+    others = np.sort(order[n_texts // 2 :])
+    named = np.array([bool(names) for names in evidence.names])
+    seen = np.bincount(known.gold.indices, minlength=known.gold.shape[1]) > 0
+    tried = np.sort(rng.permutation(np.flatnonzero(named & ~seen))[:TRIED_LABELS])
+    if not len(tried):
         return usual
-    likeness = LinearScorer(evidence.of(rare), _constant(0.0, len(rare)))
-    best, scores = top_labels(likeness, features, BEST_LABELS, threads=evidence.threads)
+    scorer = known.of(tried)
+    gold = evidence.gold[others][:, tried].tocsr()
+    rows, counts = _texts_to_try(gold, rng=rng)
+    texts = evidence.features[others[rows]]
+    best, scores = top_labels(scorer, texts, BEST_LABELS, threads=evidence.threads)
     there = (best >= 0) & (scores > 0)
-    rows = np.repeat(np.arange(len(best)), there.sum(axis=1))
-    if not len(rows):
+    pairs = np.repeat(np.arange(len(rows)), there.sum(axis=1))
+    if not len(pairs):
         return usual
-    hits = np.asarray(gold[:, rare][rows, best[there]]).ravel() > 0
+    hits = np.asarray(gold[rows[pairs], best[there]]).ravel() > 0
     if hits.sum() < FEWEST_HITS:
         return usual
-    slope, shift = fit_scaling(scores[there], hits)
-    together = max(0.5, float((counts == 1).sum()))
-    # Without any, as for a label added later that is as frequent as one with a single text.
-    n_unseen = float((counts == 0).sum()) or together
-    return slope, shift + math.log(together / n_unseen / counts[rare].mean())
+    # All other pairs have hardly any evidence; they are two more, with and without the label, and
+    # count little: they only tell slope and shift apart where all evidence is alike.
+    with_label = counts @ np.diff(gold.indptr)[rows]
+    found = counts[pairs] @ hits
+    rest = max(0.0, with_label - found), counts.sum() * len(tried) - counts[pairs].sum()
+    values, labels = np.append(scores[there], [0, 0]), np.append(hits, [True, False])
+    counts = np.append(counts[pairs], np.multiply(rest, REST_WEIGHT))
+    own = _scaled(scorer, Scaling(*fit_scaling(values, labels, counts=counts)))
+    expected = _expected_texts(own, known.features, rng=rng)
+    offsets = np.append(-np.log1p(expected)[best[there]], [0, 0])
+    return Scaling(*fit_scaling(values, labels, offsets=offsets, counts=counts))
 
 
-def _expected_texts(scorer: LinearScorer, features: Any) -> NDArray[np.float64]:
+def _texts_to_try(
+    gold: Any, *, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return texts with labels and texts without, and how many each of them stands for."""
+    has = np.diff(gold.indptr) > 0
+    rows, counts = [], []
+    for some in (np.flatnonzero(has), np.flatnonzero(~has)):
+        chosen = np.sort(rng.permutation(some)[:TRIED_TEXTS])
+        rows.append(chosen)
+        counts.append(np.full(len(chosen), len(some) / max(1, len(chosen))))
+    return np.concatenate(rows), np.concatenate(counts)
+
+
+def _expected_texts(
+    scorer: LinearScorer, features: Any, *, rng: np.random.Generator
+) -> NDArray[np.float64]:
     """Return (L,) the texts expected to have each label by its name, beyond chance."""
+    most = min(EXPECTED_TEXTS, max(1, EXPECTED_CELLS // max(1, scorer.n_labels)))
+    texts = features[np.sort(rng.permutation(features.shape[0])[:most])]
     total = np.zeros(scorer.n_labels)
     size = max(1, CHUNK_CELLS // max(1, scorer.n_labels))
     chance = None
-    for start in range(0, features.shape[0], size):
-        scores = scorer.scores(features[start : start + size]).astype(np.float64)
+    for start in range(0, texts.shape[0], size):
+        scores = scorer.scores(texts[start : start + size]).astype(np.float64)
         if chance is None:  # of a text that is not about the label, as most are not
             chance = sigmoid(np.median(scores, axis=0))
         total += (sigmoid(scores) - chance).sum(axis=0)
-    return np.maximum(total, 0.0)
+    expected: NDArray[np.float64] = np.maximum(total, 0.0)
+    return expected * (features.shape[0] / max(1, texts.shape[0]))
 
 
 def _constant(value: float, size: int) -> NDArray[np.float32]:

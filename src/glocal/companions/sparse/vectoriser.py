@@ -5,6 +5,8 @@
 - The weight of a feature is (1 + ln count) · idf. The features of the whole text are scaled to
   length one, those of the first line to `title_weight`, those of pieces to one, and all together to
   one.
+- Words of label names that no training text has can be features as well. They are scaled like those
+  of the text and leave the length of all others as it is.
 - Fitting reads the corpus once, batch by batch; only the matrix of features grows with it.
 - Texts without a known word have an empty row.
 """
@@ -52,7 +54,7 @@ class Part:
     """A part of every text with its own features.
 
     Args:
-        name: `text`, `title`, `pieces` or `stems`.
+        name: `text`, `title`, `pieces`, `stems` or `names`.
         weight: Length of its features relative to those of the whole text.
         vocabulary: Its features.
         language: The language of stems; empty for other parts.
@@ -72,7 +74,7 @@ class Part:
         return stems_of([word], self.language) if self.language else pieces_of(word)
 
 
-TEXT, TITLE, PIECES, STEMS = "text", "title", "pieces", "stems"
+TEXT, TITLE, PIECES, STEMS, NAMES = "text", "title", "pieces", "stems", "names"
 
 
 def _cut(part: str, language: str, texts: Sequence[str] | pa.Array) -> WordBatch:
@@ -101,6 +103,11 @@ class Vectoriser:
     def n_words(self) -> int:
         """Number of words of the whole text, which are the first columns."""
         return len(self.parts[0].vocabulary.words)
+
+    @property
+    def n_trained(self) -> int:
+        """Number of columns that training texts gave, before those of names."""
+        return sum(len(part.vocabulary) for part in self.parts if part.name != NAMES)
 
     @classmethod
     def fit(
@@ -170,8 +177,10 @@ class Vectoriser:
 
     def _batch_rows(self, texts: Sequence[str]) -> Counts:
         counted = []
+        of_text = None
         for part in self.parts:
-            batch = part.cut(texts)
+            batch = of_text if part.name == NAMES and of_text else part.cut(texts)
+            of_text = batch if part.name == TEXT else of_text
             ids = part.vocabulary.word_ids(batch.words)[batch.codes]
             counted.append(part.vocabulary.count(batch.lengths, ids))
         return self._weigh(counted)
@@ -187,21 +196,30 @@ class Vectoriser:
     def _weigh(self, counted: Iterable[Counts]) -> Counts:
         """Join the weighted features of all parts, text by text."""
         rows, columns, values, offset = [], [], [], 0
-        n_texts = 0
+        n_texts, n_trained = 0, self.n_trained
+        of_text = np.empty(0)
         for part, counts in zip(self.parts, counted, strict=True):
             n_texts = len(counts.indptr) - 1
             row = np.repeat(np.arange(n_texts), np.diff(counts.indptr))
             value = (1 + np.log(counts.counts)) * part.vocabulary.idf[counts.indices]
+            length = _lengths(value, row, n_texts)
+            if part.name == TEXT:
+                of_text = length
+            if part.name == NAMES:
+                length = np.where(of_text > 0, of_text, length)
             rows.append(row)
             columns.append(counts.indices.astype(np.int64) + offset)
-            values.append(part.weight * _to_unit_length(value, row, n_texts))
+            values.append(part.weight * (value / np.maximum(length, 1e-12)[row]))
             offset += len(part.vocabulary)
         row, column, value = np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
         order = np.argsort(row, kind="stable")  # columns stay sorted within a text
-        row = row[order]
+        row, column, value = row[order], column[order], value[order]
         indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n_texts))])
-        value = _to_unit_length(value[order], row, n_texts).astype(np.float32)
-        return Counts(indptr, column[order].astype(np.int32), value)
+        length = _lengths(np.where(column < n_trained, value, 0.0), row, n_texts)
+        if n_trained < self.n_features:
+            length = np.where(length > 0, length, _lengths(value, row, n_texts))
+        value = (value / np.maximum(length, 1e-12)[row]).astype(np.float32)
+        return Counts(indptr, column.astype(np.int32), value)
 
 
 def settled(config: SparseConfig, corpus: Corpus) -> SparseConfig:
@@ -257,11 +275,8 @@ def _starts(n_texts: int) -> range:
     return range(0, n_texts, BATCH_TEXTS)
 
 
-def _to_unit_length(
-    values: NDArray[Any], rows: NDArray[np.int64], n_rows: int
-) -> NDArray[np.float64]:
-    length = np.sqrt(np.bincount(rows, values.astype(np.float64) ** 2, minlength=n_rows))
-    return values / np.maximum(length, 1e-12)[rows]
+def _lengths(values: NDArray[Any], rows: NDArray[np.int64], n_rows: int) -> NDArray[np.float64]:
+    return np.sqrt(np.bincount(rows, values.astype(np.float64) ** 2, minlength=n_rows))
 
 
 def _stack(batches: Iterable[Counts], *, n_features: int) -> SparseRows:

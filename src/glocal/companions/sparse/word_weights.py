@@ -21,7 +21,8 @@ class Contribution:
     Args:
         phrase: The word or pair of words, lower-cased.
         part: `text`; `title` for its additional weight in the first line; `pieces` for the weight
-            of a word's pieces, shared evenly among the words that have a piece; `stems` likewise.
+            of a word's pieces, shared evenly among the words that have a piece; `stems` likewise;
+            `names` for a word of a label's name that no training text has.
         weight: Its contribution to the log-odds.
         spans: Its places in the text, as (start, stop) in characters.
     """
