@@ -234,8 +234,8 @@ def _expected_texts(
         if chance is None:  # of a text that is not about the label, as most are not
             chance = sigmoid(np.median(scores, axis=0))
         total += (sigmoid(scores) - chance).sum(axis=0)
-    expected: NDArray[np.float64] = np.maximum(total, 0.0)
-    return expected * (features.shape[0] / max(1, texts.shape[0]))
+    total *= features.shape[0] / max(1, texts.shape[0])
+    return np.maximum(total, 0.0)
 
 
 def _constant(value: float, size: int) -> NDArray[np.float32]:
