@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -197,7 +197,8 @@ class _NewRows:
         try:
             texts = self._texts()
             known = self._known_labels(texts)
-            started = [self._start(old, texts, known) for old, _ in pairs]
+            read = self._read_labels(texts, known)
+            started = [self._start(old, texts, known, read) for old, _ in pairs]
             found = self._train([old for old, _ in pairs], started, texts, known)
         finally:
             self.mixture.to(home)
@@ -218,7 +219,13 @@ class _NewRows:
         return np.sort(self.rng.permutation(np.flatnonzero(named))[:_MOST_LABELS])
 
     @torch.no_grad()
-    def _start(self, expert: Expert, texts: Sequence[str], known: np.ndarray) -> _Rows:
+    def _start(
+        self,
+        expert: Expert,
+        texts: Sequence[str],
+        known: np.ndarray,
+        by_layer: Mapping[int, np.ndarray],
+    ) -> _Rows:
         """Return rows made from the labels' texts."""
         n_new, n_old = self.change.n_new, len(self.change.after) - self.change.n_new
         vectors, *bias = expert.label_tensors()
@@ -227,7 +234,8 @@ class _NewRows:
         if len(known) < 2:
             nothing = None if tie is None else tie.rows.new_zeros(n_new, tie.rows.shape[1])
             return _Rows([vectors.mean(0).expand(n_new, -1).clone(), *biases], nothing)
-        read = self._read_labels([texts[p] for p in known] + list(texts[n_old:]), expert.layers)
+        joined = np.concatenate([by_layer[layer] for layer in expert.layers], axis=1)
+        read = torch.from_numpy(joined).to(self.device)
         places = torch.from_numpy(known).to(vectors.device)
         nameless = torch.tensor([not text for text in texts[n_old:]], device=vectors.device)
         if tie is None:
@@ -238,10 +246,13 @@ class _NewRows:
         new = own @ tie.project.float().T
         return _Rows([torch.where(nameless[:, None], vectors.mean(0), new), *biases], own)
 
-    def _read_labels(self, texts: Sequence[str], layers: Sequence[int]) -> Tensor:
-        found = mean_tokens(self.mixture.encoder, self.tokenizer, texts, max_length=self.max_length)
-        joined = np.concatenate([found[layer] for layer in layers], axis=1)
-        return torch.from_numpy(joined).to(self.device)
+    def _read_labels(self, texts: Sequence[str], known: np.ndarray) -> Mapping[int, np.ndarray]:
+        """Return what the encoder makes of the texts of known and new labels, by layer."""
+        if len(known) < 2:
+            return {}
+        n_old = len(self.change.after) - self.change.n_new
+        own = [texts[place] for place in known] + list(texts[n_old:])
+        return mean_tokens(self.mixture.encoder, self.tokenizer, own, max_length=self.max_length)
 
     def _train(
         self,
