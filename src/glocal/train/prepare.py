@@ -25,7 +25,7 @@ from glocal.vocabulary.label_text import names_labels
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is in the cache now.
+    """The prepared parts of a corpus that are now in the cache.
 
     Attributes:
         texts: Number of texts.
