@@ -10,8 +10,10 @@ nor the packages of one. Random weights are as fast as trained ones.
 
 import argparse
 import statistics
+import tempfile
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,13 +23,13 @@ from glocal.config import load_recipe
 from glocal.config.resolve import check, resolve
 from glocal.data.corpus import Corpus
 from glocal.encoders.read_facts import read_encoder_facts
+from glocal.lab.synthetic_steps import shape_folder
 from glocal.predict.predictor import Predictor
 from glocal.serve.batching import Batcher, Choice
 from glocal.storage.model_directory import StoredModel
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics
 from glocal.vocabulary.label_space import LabelSpace
-from step_time import shape_folder
 
 ROUNDS = 3
 KINDS = {"batched": 64, "one at a time": 1}  # by the largest batch
@@ -106,13 +108,14 @@ def main():
     if arguments.model:
         predictor = Predictor.load(arguments.model, device=arguments.device)
     else:
-        model = untrained_model(
-            arguments.recipe,
-            encoder=f"random:{shape_folder('minilm')}",
-            n_labels=arguments.labels,
-            tokens=arguments.tokens,
-            device=arguments.device,
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            model = untrained_model(
+                arguments.recipe,
+                encoder=f"random:{shape_folder('minilm', Path(folder))}",
+                n_labels=arguments.labels,
+                tokens=arguments.tokens,
+                device=arguments.device,
+            )
         predictor = Predictor(model, device=arguments.device)
     texts = make_texts(512, arguments.tokens)
     for size in (1, 16):
