@@ -7,8 +7,8 @@ Prints a line per variant: median milliseconds per optimizer step (warmed up, sy
 documents per second, peak memory, and the model FLOP/s it corresponds to. `random:minilm`,
 `random:bert-base` and `random:mpnet` are encoders of that shape with random weights, which are as
 fast as trained ones. With `--plain` each variant is also measured without the fused kernel of the
-label attention, with `--label-precision bf16` label matrices are updated chunk by chunk, with
-`--profile` the kernels that take longest are listed.
+label attention, with `--label-precision bf16` or `fp8` label matrices are updated chunk by chunk,
+with `--profile` the kernels that take longest are listed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import torch
 
 from glocal.config import load_recipe
 from glocal.config.resolve import check, resolve
+from glocal.config.rules import LEAN_LABELS
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.experts import label_attention_kernel
 from glocal.lab.synthetic_steps import SHAPES, shape_folder, synthetic_batch
@@ -80,14 +81,15 @@ def measure(args, *, how, padded, fused):
         system.encoder.compute_dtype = torch.bfloat16
     if how == "compiled":
         system.encoder.compile(dynamic=args.dynamic)
-    if args.label_precision == "bf16":
-        round_label_matrices(system)
+    lean = args.label_precision in LEAN_LABELS
+    if lean:
+        round_label_matrices(system, args.label_precision)
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     optimizer = build_optimizer(system, recipe.train, device)
     set_rates(optimizer, 0.01)
-    updates = RowUpdates(system, optimizer) if args.label_precision == "bf16" else None
+    updates = RowUpdates(system, optimizer) if lean else None
     batch = synthetic_batch(args.batch, args.length, args.labels, device, padded=padded)
     cast = torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else None
     graphs = StepGraphs(system, torch.bfloat16, updates) if how == "graph" else None
@@ -162,7 +164,7 @@ def main():
     parser.add_argument("--rows", default="", help=f"of {', '.join(ROWS)}; comma-separated")
     parser.add_argument("--padded", default="no,yes", help="with padding: no, yes or both")
     parser.add_argument("--plain", action="store_true", help="also without the fused kernel")
-    parser.add_argument("--label-precision", default="fp32", help="fp32 or bf16")
+    parser.add_argument("--label-precision", default="fp32", help="fp32, bf16 or fp8")
     parser.add_argument("--candidates", default="full", help="full, shortlist or clusters")
     parser.add_argument("--set", action="append", default=[], help="another setting, NAME=VALUE")
     parser.add_argument("--profile", type=int, default=0, help="list this many kernels")

@@ -23,6 +23,7 @@ from glocal.cluster.label_shards import GroupSlice, join_labels, label_tensor_na
 from glocal.cluster.sharded_folder import ShardedRunFolder
 from glocal.config import Recipe
 from glocal.config.resolve import check
+from glocal.config.rules import LEAN_LABELS
 from glocal.data.corpus import Corpus
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError, Remedy, TrainingError
@@ -158,7 +159,7 @@ def _check(recipe: Recipe) -> None:
         problems.append("sharded labels need a single member (train.members=1)")
     if recipe.train.precision == "fp16":
         problems.append("sharded labels are trained in bf16 or fp32 (train.precision)")
-    if recipe.train.label_precision == "bf16":
+    if recipe.train.label_precision in LEAN_LABELS:
         problems.append("sharded labels are kept in fp32 (train.label_precision=fp32)")
     if problems:
         raise ConfigError(problems)

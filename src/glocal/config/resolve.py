@@ -18,7 +18,7 @@ from glocal.config.durations import parse_duration
 from glocal.config.encoder_facts import EncoderFacts
 from glocal.config.expert_names import OPEN_EXPERTS, SPARSE_EXPERT, TEACHER, expert_kinds
 from glocal.config.recipe_files import load_recipe, recipe_from_mapping
-from glocal.config.rules import bf16_label_problems, label_text_problems, recipe_problems
+from glocal.config.rules import label_text_problems, lean_label_problems, recipe_problems
 from glocal.config.settings import NO_ENCODER, Recipe
 from glocal.errors import ConfigError, GlocalError, MissingExtraError, Remedy
 
@@ -147,7 +147,7 @@ def resolve(
     )
     if train.label_precision == "auto":
         alone = device_type == "cuda" and processes * train.accumulation == 1
-        rounded = alone and n_labels >= BF16_LABELS_FROM and not [*bf16_label_problems(recipe)]
+        rounded = alone and n_labels >= BF16_LABELS_FROM and not [*lean_label_problems(recipe)]
         train = replace(train, label_precision="bf16" if rounded else "fp32")
     mode = recipe.candidates.mode
     if mode == "auto":

@@ -25,6 +25,7 @@ from glocal.config.settings import BILSTM, NO_ENCODER, Recipe
 from glocal.errors import ConfigError, did_you_mean
 
 _SUM_TOLERANCE = 1e-6
+LEAN_LABELS = ("bf16", "fp8")  # precisions of label matrices that are updated chunk by chunk
 _FEW_LABELS = {"shortlist", "clusters"}  # ways to score only some labels of a text
 
 
@@ -56,8 +57,8 @@ def recipe_problems(recipe: Recipe, facts: EncoderFacts | None) -> list[str]:
     problems += [*_encoder_use(recipe), *_losses(recipe), *_candidates(recipe), *_members(recipe)]
     problems += [*label_text_problems(recipe), *_reader_and_teacher(recipe), *_clusters(recipe)]
     problems += _long_documents(recipe)
-    if recipe.train.label_precision == "bf16":
-        problems += bf16_label_problems(recipe)
+    if recipe.train.label_precision in LEAN_LABELS:
+        problems += lean_label_problems(recipe)
     if facts is not None:
         problems += [*_encoder_limits(recipe, facts)]
     return problems
@@ -81,10 +82,11 @@ def data_problems(recipe: Recipe, data: DataFacts) -> list[str]:
             "parts (train.accumulation)"
         )
     parts = data.processes * train.accumulation
-    if train.label_precision == "bf16" and parts > 1:
+    if train.label_precision in LEAN_LABELS and parts > 1:
         problems.append(
-            f"'train.label_precision' = bf16 needs whole batches in one process, not {parts} parts "
-            "of them; set train.accumulation=1 and use one process, or train.label_precision=fp32"
+            f"'train.label_precision' = {train.label_precision} needs whole batches in one "
+            f"process, not {parts} parts of them; set train.accumulation=1 and use one process, or "
+            "train.label_precision=fp32"
         )
     return problems
 
@@ -227,16 +229,18 @@ def _losses(recipe: Recipe) -> Iterator[str]:
         yield f"{reason}, which label clusters do not compute in training; set document.head=flat"
 
 
-def bf16_label_problems(recipe: Recipe) -> Iterator[str]:
+def lean_label_problems(recipe: Recipe) -> Iterator[str]:
     """Yield why the label matrices of a recipe cannot be updated chunk by chunk."""
-    reason = "'train.label_precision' = bf16 needs each label to be scored once a step"
+    precision = recipe.train.label_precision
+    setting = f"'train.label_precision' = {'bf16' if precision == 'auto' else precision}"
+    reason = f"{setting} needs each label to be scored once a step"
     if recipe.loss.diversity_weight:
         yield f"{reason}; set loss.diversity_weight=0, or train.label_precision=fp32"
     if recipe.candidates.mode in _FEW_LABELS:
         yield f"{reason}; set candidates.mode=full, or train.label_precision=fp32"
     if recipe.labels.text == "tied" or _uses_clusters(recipe):
         yield (
-            "'train.label_precision' = bf16 needs label vectors that are parameters themselves; "
+            f"{setting} needs label vectors that are parameters themselves; "
             "set labels.text=off and document.head=flat, or train.label_precision=fp32"
         )
 

@@ -188,8 +188,9 @@ class TrainConfig:
         weight_decay: Weight decay of the encoder's matrices.
         clip_norm: Largest gradient norm (0: no clipping).
         precision: Arithmetic (auto: bf16 where the GPU supports it).
-        label_precision: Label matrices: fp32 with AdamW, or bf16 updated at once (an eighth of the
-            memory); auto: bf16 for 200,000 labels or more on one GPU, where the loss allows it.
+        label_precision: Label matrices: fp32 with AdamW, or bf16 or fp8 updated at once (an eighth
+            or a sixteenth of the memory); auto: bf16 for 200,000 labels or more on one GPU, where
+            the loss allows it.
         graphs: Record steps as CUDA graphs and replay them, where possible.
         compile: Compile the encoder with torch.compile.
         seed: Random seed.
@@ -214,7 +215,7 @@ class TrainConfig:
     weight_decay: float = option(0.01, at_least=0)
     clip_norm: float = option(10.0, at_least=0)
     precision: str = option("auto", choices=("auto", "bf16", "fp16", "fp32"))
-    label_precision: str = option("auto", choices=("auto", "fp32", "bf16"))
+    label_precision: str = option("auto", choices=("auto", "fp32", "bf16", "fp8"))
     graphs: bool = True
     compile: bool = False
     seed: int = option(0, at_least=0)

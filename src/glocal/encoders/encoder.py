@@ -2,7 +2,8 @@
 
 - Only the requested layers are computed: layers above the highest one are removed at load time.
 - The document vector is [CLS] (first or last), or the mean of the tokens.
-- A batch without padding passes no mask, so that the fused attention kernels apply.
+- A batch without padding passes no mask, so that the fused attention kernels apply; in bf16 on a
+  GPU, BERT and its kin never need one (`ragged_attention.py`).
 - Further chunks of long documents are run only up to the layer that is needed of them.
 - `compute_dtype` runs it in bf16 throughout, on fp32 weights.
 - Layer n is Hugging Face's `hidden_states[n]`: 0 are the embeddings, N is the last layer.
@@ -24,6 +25,7 @@ from torch.nn import functional
 from glocal.data.batches import Batch
 from glocal.data.chunks import Chunking, Continuation
 from glocal.encoders.lean_gradients import cast_together, use_lean_gradients
+from glocal.encoders.ragged_attention import use_ragged_attention, without_mask
 from glocal.encoders.residual_norm import fuse_residual_norms
 from glocal.errors import ConfigError
 
@@ -165,6 +167,7 @@ class Encoder(nn.Module):
             adapt_mpnet(model)
         use_lean_gradients(model)
         fuse_residual_norms(model)
+        self.ragged = use_ragged_attention(model)
         self.model = model
         self.continuation_depth = self.layers[-1]
         if long_documents is not None and long_documents.layers[-1] < self.layers[-1]:
@@ -180,7 +183,7 @@ class Encoder(nn.Module):
     def forward(self, batch: Batch) -> Features:
         """Return the hidden states of the requested layers."""
         mask = batch.attention_mask if batch.padded else None
-        weights = self._cast_weights()
+        weights = self._cast_weights(batch.input_ids.device)
         states = self._run(self.model, batch.input_ids, mask, weights)
         return Features(
             {layer: states[layer] for layer in self.layers},
@@ -214,32 +217,46 @@ class Encoder(nn.Module):
         traced = _TRACED.get()
         if traced is not None and hasattr(model, "get_input_embeddings"):
             inputs = {"inputs_embeds": model.get_input_embeddings()(input_ids)}
+        ragged = mask is not None and self._can_go_without_mask(input_ids.device)
         # Integers, as tokenizers return them: some encoders (XLNet) calculate with the mask.
-        inputs["attention_mask"] = None if mask is None else mask.long()
+        inputs["attention_mask"] = None if mask is None or ragged else mask.long()
         if self.cls_type_id:
             inputs["token_type_ids"] = self._segments(input_ids)
         inputs["output_hidden_states"] = True
-        if weights is None:
-            output = model(**inputs)
-        else:
-            own = {name: weights[name] for name, _ in model.named_parameters()}
-            with torch.autocast(input_ids.device.type, enabled=False):
-                output = torch.func.functional_call(model, own, kwargs=inputs)
+        with without_mask(mask) if mask is not None and ragged else contextlib.nullcontext():
+            if weights is None:
+                output = model(**inputs)
+            else:
+                own = {name: weights[name] for name, _ in model.named_parameters()}
+                with torch.autocast(input_ids.device.type, enabled=False):
+                    output = torch.func.functional_call(model, own, kwargs=inputs)
         states: tuple[Tensor, ...] = output.hidden_states
         if traced is not None:
             traced.append(Embedded(inputs.get("inputs_embeds"), states[0]))
         return states
 
-    def _cast_weights(self) -> dict[str, Tensor] | None:
-        """Return the weights in `compute_dtype`, cast once for all chunks; None to use them as is.
+    def _can_go_without_mask(self, device: torch.device) -> bool:
+        half = device.type == "cuda" and self._dtype(device) is torch.bfloat16
+        # Layers that are computed again in the backward pass would not find the ends then.
+        return self.ragged and half and not self.model.is_gradient_checkpointing
+
+    def _dtype(self, device: torch.device) -> torch.dtype | None:
+        """Return the type to compute in: `compute_dtype`, or autocast's in prediction on a GPU."""
+        if self.compute_dtype is not None or torch.is_grad_enabled() or device.type != "cuda":
+            return self.compute_dtype
+        return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+
+    def _cast_weights(self, device: torch.device) -> dict[str, Tensor] | None:
+        """Return the weights in another type, cast once for all chunks; None to use them as is.
 
         All activations stay in that type. Autocast would keep the residual stream in
         fp32 and cast it before every product, which costs a small encoder a third of its time.
         """
-        if self.compute_dtype is None:
+        dtype = self._dtype(device)
+        if dtype is None:
             return None
         named = dict(self.model.named_parameters())
-        cast = cast_together(list(named.values()), self.compute_dtype)
+        cast = cast_together(list(named.values()), dtype)
         return dict(zip(named, cast, strict=True))
 
     def _segments(self, input_ids: Tensor) -> Tensor:

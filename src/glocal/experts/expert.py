@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from glocal.encoders.encoder import Features
 from glocal.label_slice import EVERY_LABEL, LabelPart, LabelSlice
+from glocal.losses.chunked import widened
 
 State = tuple[Any, ...]
 
@@ -90,8 +91,8 @@ def rows_at(tensor: Tensor, labels: slice | Tensor) -> Tensor:
     An embedding lookup: its backward pass sums the gradients of equal rows in parallel.
     """
     if isinstance(labels, slice) or tensor.dim() != 2 or labels.dim() != 2:
-        return tensor[labels]
-    return functional.embedding(labels, tensor)
+        return widened(tensor[labels])
+    return widened(functional.embedding(labels, tensor))
 
 
 def label_bias(

@@ -18,6 +18,7 @@ from torch import Tensor
 Tensors = Sequence[Tensor | None]
 ChunkLoss = Callable[[slice, Tensors, Tensors], Tensor]
 RowUpdate = Callable[[slice, Tensor], None]
+FP8 = torch.float8_e4m3fn
 
 
 def label_chunks(n_labels: int, *, documents: int, width: int, limit: int) -> list[slice]:
@@ -76,7 +77,7 @@ class _ChunkedLoss(torch.autograd.Function):
         total = torch.zeros((), device=_device(tensors))
         for chunk in chunks:
             rows = [
-                _leaf(t[chunk] if t is not None else None, n)
+                _leaf(widened(t[chunk]) if t is not None else None, n)
                 for t, n in zip(labels, label_needed, strict=True)
             ]
             with torch.enable_grad():
@@ -106,6 +107,11 @@ class _ChunkedLoss(torch.autograd.Function):
         scaled = [None if g is None else g.mul_(grad.to(g.dtype)) for g in ctx.grads]
         ctx.grads = None
         return (None, None, None, None, *scaled)
+
+
+def widened(rows: Tensor) -> Tensor:
+    """Return rows in a type that can be calculated with: fp8 as bf16, which has all its values."""
+    return rows.bfloat16() if rows.dtype == FP8 else rows
 
 
 def _leaf(tensor: Tensor | None, needs_grad: bool) -> Tensor | None:

@@ -17,8 +17,10 @@ import torch
 from torch import Tensor
 
 from glocal.config import TrainConfig
+from glocal.config.rules import LEAN_LABELS
 from glocal.data.batches import Batch, Collator, epoch_batches, prediction_batches, shard
 from glocal.errors import Interrupted, Remedy, TrainingError
+from glocal.losses.chunked import FP8, widened
 from glocal.systems.system import System, TrainingPosition
 from glocal.train.checkpoint import START_AGAIN, RunState, random_state
 from glocal.train.context import RunContext
@@ -73,7 +75,7 @@ class Loop:
         dtypes = {"fp32": None, "bf16": torch.bfloat16}
         recorded = config.graphs and alone and engine.precision in dtypes and not config.compile
         self.row_updates = None
-        if config.label_precision == "bf16":
+        if config.label_precision in LEAN_LABELS:
             self.row_updates = RowUpdates(system, optimizer)
         self.graphs = None
         if recorded:
@@ -194,7 +196,8 @@ class Loop:
     def _check_finite(self, *, loss: float | None = None) -> None:
         """Refuse to evaluate, save or report weights or a loss that are not finite."""
         if loss is None:
-            finite = torch.stack([p.detach().isfinite().all() for p in self.trained]).all()
+            checked = [p for p in self.trained if p.dtype != FP8]  # which is always finite
+            finite = torch.stack([p.detach().isfinite().all() for p in checked]).all()
             found = "" if bool(finite) else "some weights were no longer finite"
         else:
             found = "" if math.isfinite(loss) else f"the loss became {loss}"
@@ -240,11 +243,12 @@ class Loop:
         self.state.averaged += 1
         weights = {n: p.detach() for n, p in self.system.named_parameters() if p.requires_grad}
         if not self.average:
-            self.average = {name: w.clone() for name, w in weights.items()}
+            self.average = {name: widened(w).clone() for name, w in weights.items()}
             return
         # By name: the averages of a resumed run come in another order.
         averages = [self.average[name] for name in weights]
-        torch._foreach_lerp_(averages, list(weights.values()), 1.0 / self.state.averaged)
+        latest = [widened(w) for w in weights.values()]
+        torch._foreach_lerp_(averages, latest, 1.0 / self.state.averaged)
 
     def _evaluate(self) -> None:
         assert self.evaluate is not None

@@ -18,6 +18,7 @@ import numpy as np
 from glocal.companions.companion_list import Companions
 from glocal.config import recipe_to_mapping
 from glocal.config.resolve import ResolvedRecipe
+from glocal.config.rules import LEAN_LABELS
 from glocal.data.batches import Collator
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import tokenise
@@ -165,7 +166,7 @@ def _out_of_memory(run: SingleRun) -> TrainingError:
     train, saved = run.recipe.train, run.context.folder.latest()
     settings = [f"train.batch_size={max(1, train.batch_size // 2)}"]
     if run.recipe.candidates.mode != "clusters":  # which has fp32 labels alone
-        lean = [] if train.label_precision == "bf16" else ["train.label_precision=bf16"]
+        lean = [] if train.label_precision in LEAN_LABELS else ["train.label_precision=bf16"]
         settings += [*lean, "candidates.mode=clusters"]
     kept = f" (the last checkpoint is kept: {saved})" if saved else ""
     return TrainingError(
@@ -211,8 +212,10 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
     assert isinstance(engine, Engine), "an encoder is trained with torch"
     seed_everything(config.seed, engine.rank)
     engine.begin(system)
-    if config.label_precision == "bf16":
-        round_label_matrices(system)  # before they take memory on the device
+    if config.label_precision in LEAN_LABELS:
+        round_label_matrices(
+            system, config.label_precision
+        )  # before they take memory on the device
     system.to(engine.device)
     optimizer = build_optimizer(system, config, engine.device)
     loop = Loop(
@@ -246,6 +249,8 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
 
 
 def _run_loop(loop: Loop, recipe: ResolvedRecipe) -> None:
+    from glocal.train.row_updates import widen_label_matrices
+
     system, engine = loop.system, loop.engine
     if recipe.train.compile:
         system.encoder.compile(dynamic=True)
@@ -262,7 +267,9 @@ def _run_loop(loop: Loop, recipe: ResolvedRecipe) -> None:
         }
     )
     loop.run()
-    system.load_state_dict(loop.final_weights())
+    weights = loop.final_weights()
+    widen_label_matrices(system)
+    system.load_state_dict(weights)
     system.encoder.compute_dtype = None
 
 
