@@ -87,7 +87,11 @@ def plain_lines(note: Callable[[str], None], task: str, unit: str) -> Progress:
         nonlocal last
         if time.monotonic() - last >= PLAIN_SECONDS:
             last = time.monotonic()
-            note(f"{task}: {_state(done, total, unit, started)}")
+            left = ""
+            if total and done:
+                seconds = (total - done) * (last - started) / done
+                left = f", {format_seconds(seconds)} left"
+            note(f"{task}: {_state(done, total, unit, started)}{left}")
 
     return update
 

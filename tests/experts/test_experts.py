@@ -91,6 +91,19 @@ def test_attention_weights_are_those_of_the_score_and_zero_on_padding(options):
     torch.testing.assert_close(scored, expert.logits(state, slice(0, L)), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.3}, {"projections": False}])
+def test_folding_the_output_changes_nothing(options, padded):
+    expert, feats = attention_expert(**options).eval(), features(padded=padded)
+    candidates = torch.tensor([[3, 0], [10, 3], [7, 2]])
+    wanted = [slice(0, L), candidates]
+    expected = [expert.logits(expert.prepare(feats), labels) for labels in wanted]
+    expert.fold_output()
+    for labels, logits in zip(wanted, expected, strict=True):
+        found = expert.logits(expert.prepare(feats), labels)
+        torch.testing.assert_close(found, logits, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("tau", [0.3, 1.0])
 def test_attention_weights_are_a_softmax_of_the_scores_over_tau(tau):
     expert, feats = attention_expert(temperature=tau), features()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,9 @@ from glocal.cli import console
 from glocal.cli.corpora import read_file
 from glocal.cli.options import AsJson, Model, Reading, reads_files
 from glocal.cli.parameters import option
+
+if TYPE_CHECKING:
+    from glocal.export.export_model import Exported
 
 app = typer.Typer()
 
@@ -43,23 +47,39 @@ def export(
     from glocal.export.export_model import export_model
 
     target = out or model.with_name(f"{model.name}-{to}{'-int8' if int8 else ''}")
-    corpus = None if dev is None else read_file(dev, **reading)
-    done = export_model(
-        model, target, to=to, int8=int8, dev=corpus, overwrite=overwrite, report=console.note
-    )
+    corpus = None if dev is None else read_file(dev, require_labels=True, **reading)
+    with console.progress_bar("checking int8 on dev") if int8 else nullcontext() as progress:
+        done = export_model(
+            model,
+            target,
+            to=to,
+            int8=int8,
+            dev=corpus,
+            overwrite=overwrite,
+            report=console.note,
+            progress=progress,
+        )
     if as_json:
-        console.print_json({"path": str(target), "int8": done.int8, "dev": done.scores})
+        console.print_json(
+            {
+                "path": str(target),
+                "int8": done.int8,
+                "in_fp32": list(done.in_fp32),
+                "dev": done.scores,
+            }
+        )
     if done.scores is not None:
         for precision, scores in done.scores.items():
             values = "  ".join(f"{name} {100 * value:.1f}" for name, value in scores.items())
             console.note(f"dev in {precision}: {values}")
-        console.note(_outcome(done.int8))
+        console.note(_outcome(done))
     console.note(f"Wrote {target}.")
 
 
-def _outcome(share: int) -> str:
-    if share == 100:
+def _outcome(done: Exported) -> str:
+    if not done.int8:
+        return "int8 lost more than 0.2 points of P@k in every layer, so the graph is in fp32."
+    if not done.in_fp32:
         return "Every layer of the encoder is in int8."
-    if share:
-        return f"{share}% of the encoder is in int8; the rest lost too much and is in fp32."
-    return "int8 lost more than 0.2 points of P@k in every layer, so the graph is in fp32."
+    kept = "; ".join(done.in_fp32)
+    return f"{done.int8}% of the encoder's products are in int8. In fp32, weights: {kept}."

@@ -160,9 +160,7 @@ class LabelAttentionExpert(Expert):
         """Without the label biases, through PyTorch's attention."""
         query = query.to(keys.dtype)
         if self._raising is not None:
-            weights = self._weights(query, keys, mask)
-            up, down = values[..., : self._raising], values[..., self._raising :]
-            return torch.relu(weights @ up).sum(-1) - torch.relu(weights @ down).sum(-1)
+            return self._score_folded(query, keys, values, mask)
         if query.dim() == 2:
             query = query.expand(keys.shape[0], -1, -1)
         found = functional.scaled_dot_product_attention(  # (B, C, h)
@@ -194,6 +192,24 @@ class LabelAttentionExpert(Expert):
         self.mlp_in.weight.copy_(self.mlp_in.weight[order] * scale[:, None])
         self.mlp_in.bias.copy_(self.mlp_in.bias[order] * scale)
 
+    def _score_folded(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        """Without the label biases, after `fold_output`.
+
+        Temperature and mask are part of the product: every query asks for a coordinate that only
+        padding has. With constant queries this costs nothing, where each would be a pass over the
+        scores of all (document, label, token) triples.
+        """
+        query = query / self.config.temperature
+        if mask is not None:
+            padding = (~mask).to(keys.dtype) * torch.finfo(keys.dtype).min
+            keys = torch.cat([keys, padding.unsqueeze(-1)], -1)  # (B, T, d + 1)
+            query = torch.cat([query, torch.ones_like(query[..., :1])], -1)
+        weights = (query @ keys.transpose(1, 2)).softmax(-1)  # (B, C, T)
+        up, down = values[..., : self._raising], values[..., self._raising :]
+        return torch.relu(weights @ up).sum(-1) - torch.relu(weights @ down).sum(-1)
+
     def attention(self, state: State, labels: Tensor) -> Tensor:
         """Attention weights α of the given labels over the tokens, (B, C, T)."""
         keys, _, _, mask = state
@@ -203,8 +219,7 @@ class LabelAttentionExpert(Expert):
         scores: Tensor = (query @ keys.transpose(1, 2)).float()  # (B, C, T)
         scores = scores / self.config.temperature
         if mask is not None:
-            # A sum, since other runtimes are slow to choose between two values.
-            scores = scores + (~mask).to(scores.dtype)[:, None, :] * torch.finfo(scores.dtype).min
+            scores = scores.masked_fill(~mask[:, None, :], torch.finfo(scores.dtype).min)
         return scores.softmax(-1)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:

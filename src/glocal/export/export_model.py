@@ -9,26 +9,20 @@ when complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from glocal.companions.companion_list import Companions
 from glocal.data.atomic import temporary_dir
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, ModelError, Remedy, no_such, require_training_packages
-from glocal.metrics.gold import prepare_gold
-from glocal.metrics.ranking import judge, precision_at_k
-from glocal.predict.predictor import Predictor
+from glocal.export.int8_check import DevCheck
+from glocal.progress import Progress
 from glocal.ranking.graph_ranker import GraphFacts, GraphRanker
 from glocal.ranking.graph_session import RUNTIMES, OnnxGraph, OpenvinoGraph
 from glocal.storage.model_directory import StoredModel, load_model, rewrite_model
 
-_KS = (1, 3, 5)
-_DEV_TEXTS, _HARM_TEXTS = 2000, 32
 MOST_LOST = 0.002  # of P@k, that a graph in int8 may lose on dev
 
 
@@ -40,12 +34,14 @@ class Exported:
         path: The new model directory.
         runtime: `onnx` or `openvino`.
         int8: Share of the encoder's products that are computed in int8, in percent.
+        in_fp32: The kinds of products that lost too much in int8.
         scores: P@k on dev in fp32 and as exported, where int8 was tried.
     """
 
     path: Path
     runtime: str
     int8: int = 0
+    in_fp32: tuple[str, ...] = ()
     scores: dict[str, dict[str, float]] | None = None
 
 
@@ -58,6 +54,7 @@ def export_model(
     dev: Corpus | None = None,
     overwrite: bool = False,
     report: Callable[[str], None] = lambda stage: None,
+    progress: Progress | None = None,
 ) -> Exported:
     """Write a trained model as a graph that runs without torch.
 
@@ -67,9 +64,10 @@ def export_model(
         to: Runtime of the graph: `onnx` (ONNX Runtime) or `openvino`.
         int8: Compute the encoder in int8, in those layers where P@1, P@3 and P@5 on dev stay within
             0.2 points of fp32; only for `onnx`.
-        dev: Labelled texts that int8 is checked on.
+        dev: Labelled texts that int8 is checked on; the first 1,000 are used.
         overwrite: Replace an existing directory.
         report: Receives what is being done.
+        progress: Called with the dev texts scored and the most that may have to be.
 
     Raises:
         ConfigError: The options do not go together.
@@ -90,7 +88,7 @@ def export_model(
         raise ModelError(f"{path} runs without torch as it is; there is nothing to export")
     try:
         with temporary_dir(target) as graph, temporary_dir(target) as other:
-            facts = _write_graph(model, graph, report)
+            facts = _write_graph(model, graph, report, to)
             done = Exported(target, to)
             if to == OpenvinoGraph.runtime:
                 from glocal.export.write_graph import write_openvino
@@ -100,7 +98,8 @@ def export_model(
                 graph, facts = other, replace(facts, runtime=to)
             elif int8:
                 assert dev is not None, "checked before"
-                done = _quantised(done, with_graph(model, graph, facts), dev, other, report)
+                traced = with_graph(model, graph, facts)
+                done = _quantised(done, traced, dev, other, report=report, progress=progress)
                 if done.int8:
                     graph, facts = other, replace(facts, precision="int8")
             exported = with_graph(model, graph, facts)
@@ -116,14 +115,17 @@ def export_model(
     return done
 
 
-def _write_graph(model: StoredModel, folder: Path, report: Callable[[str], None]) -> GraphFacts:
+def _write_graph(
+    model: StoredModel, folder: Path, report: Callable[[str], None], runtime: str
+) -> GraphFacts:
+    """Write the graph in ONNX, for the runtime it will be for in the end."""
     from glocal.export.scoring_graph import ScoringGraph
     from glocal.export.write_graph import write_onnx
     from glocal.ranking.ranker import Ranker
 
     report("tracing the model")
     assert isinstance(model.system, Ranker), "checked before"
-    scoring = ScoringGraph(model.system)
+    scoring = ScoringGraph(model.system, runtime=runtime)
     companions = model.companions or Companions()
     write_onnx(scoring, companions.features_for_texts(["a", "b"]), folder)
     return scoring.facts()
@@ -166,43 +168,29 @@ def _quantised(
     model: StoredModel,
     dev: Corpus,
     folder: Path,
+    *,
     report: Callable[[str], None],
+    progress: Progress | None,
 ) -> Exported:
     """Write the graph in int8 into a folder, as far as dev allows."""
-    from glocal.export.quantise import quantise
+    from glocal.export.quantise import ROUNDS, quantise
 
-    dev = dev.take(np.arange(min(len(dev), _DEV_TEXTS)))
     assert isinstance(model.system, GraphRanker)
     facts = replace(model.system.facts, precision="int8")
     report("scoring dev in fp32")
-    fp32, tried = _scores(model, dev), dict[str, float]()
-    sample = dev.take(np.arange(min(len(dev), _HARM_TEXTS))).texts()
-    expected = _logits(model, sample)
-
-    def harm(graph: Path) -> float:
-        return float(np.abs(_logits(with_graph(model, graph, facts), sample) - expected).mean())
+    check = DevCheck(model, dev, most_lost=MOST_LOST, rounds=ROUNDS, progress=progress)
 
     def good_enough(graph: Path) -> bool:
-        report("scoring dev in int8")
-        tried.update(_scores(with_graph(model, graph, facts), dev))
-        return all(tried[name] >= value - MOST_LOST for name, value in fp32.items())
+        good = check.good_enough(with_graph(model, graph, facts))
+        report(f"dev: {check.summary()}")
+        return good
 
-    share = quantise(model.system.folder, folder, harm=harm, good_enough=good_enough)
-    return replace(done, int8=share, scores={"fp32": fp32, "int8": dict(tried)})
-
-
-def _scores(model: StoredModel, dev: Corpus) -> dict[str, float]:
-    gold = prepare_gold(model.labels.encode(dev))
-    found = judge(Predictor(model).predict(dev, k=max(_KS)).indices, gold)
-    return {f"P@{k}": precision_at_k(found, k).value for k in _KS}
-
-
-def _logits(model: StoredModel, texts: Sequence[str]) -> Any:
-    from glocal.predict.collate import collate
-
-    assert isinstance(model.system, GraphRanker)
-    documents = collate(Predictor(model), texts)
-    few = np.arange(min(model.system.n_labels, 256))
-    labels = np.broadcast_to(few, (len(texts), len(few)))
-    found = model.system.expert_logits(documents, np.arange(len(texts)), labels)
-    return np.stack(list(found.values()))
+    rounded = quantise(
+        model.system.folder,
+        folder,
+        harm=lambda graph: check.harm(with_graph(model, graph, facts)),
+        good_enough=good_enough,
+        report=report,
+    )
+    kept = tuple(group.kind for group in rounded.fp32)
+    return replace(done, int8=rounded.share, in_fp32=kept, scores=check.scores(bool(rounded.int8)))

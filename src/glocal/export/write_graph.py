@@ -13,11 +13,13 @@ import numpy as np
 import torch
 
 from glocal.errors import ModelError, require
+from glocal.export.first_token import compute_one_token
 from glocal.export.scoring_graph import ScoringGraph
 from glocal.ranking.graph_session import OnnxGraph, OpenvinoGraph
 
 _PURPOSE = "exporting models"
 _OUTPUTS = ("logits", "shortlist", "proposals")
+_ANY_SIZE = 1 << 62
 
 
 def write_onnx(graph: ScoringGraph, features: Mapping[str, np.ndarray], folder: Path) -> None:
@@ -44,15 +46,50 @@ def write_onnx(graph: ScoringGraph, features: Mapping[str, np.ndarray], folder: 
                 dynamo=True,
                 verbose=False,
                 input_names=list(inputs),
-                output_names=list(_OUTPUTS if graph.shortlists else _OUTPUTS[:1]),
+                output_names=list(_OUTPUTS[: graph.n_outputs]),
                 dynamic_shapes={"inputs": axes},
             )
     except Exception as error:  # of the tracer, which says why at great length
         raise ModelError(f"this model cannot be exported: {reason(error)}") from error
     _check_axes(program, axes)
+    _simplify(program.model)
     for node in program.model.graph:  # the lines of code it was traced from
         node.metadata_props.clear()
     program.save(folder / OnnxGraph.file, external_data=True)
+
+
+def _simplify(model: Any) -> None:
+    """Compute what is constant, and leave out what is not read."""
+    optimizer: Any = require("onnxscript.optimizer", extra="export", purpose=_PURPOSE)
+    for node in list(model.graph):
+        drop_round_trip(node)
+    optimizer.remove_unused_nodes(model)
+    compute_one_token(model)
+    with quiet():  # without the usual limits, which leave label parameters to be cut every time
+        optimizer.optimize(model, input_size_limit=_ANY_SIZE, output_size_limit=_ANY_SIZE)
+
+
+def drop_round_trip(node: Any) -> None:
+    """Skip a node whose result is the tensor that nodes before it have reshaped and transposed."""
+    if node.op_type != "Reshape" or not _known(node.outputs[0]):
+        return
+    value, order = node.inputs[0], list[int]()  # axes of the value in the order they are read
+    while (step := value.producer()) is not None and step.op_type in ("Reshape", "Transpose"):
+        if step.op_type == "Transpose":
+            moved = list(step.attributes.get_ints("perm"))
+            order = [moved[place] for place in order] if order else moved
+        elif order != sorted(order):
+            return
+        value = step.inputs[0]
+        if order == sorted(order) and value.shape == node.outputs[0].shape:
+            node.outputs[0].replace_all_uses_with(value, replace_graph_outputs=True)
+            return
+
+
+def _known(value: Any) -> bool:
+    """Return whether every axis of a value has a size or the name of one."""
+    axes = value.shape or [None]
+    return all(isinstance(axis, int) or getattr(axis, "value", None) for axis in axes)
 
 
 def write_openvino(source: Path, folder: Path) -> None:

@@ -1,12 +1,14 @@
 """The ranker of an exported model: a graph gives the experts' logits, numpy does the rest.
 
-The graph scores consecutive labels for all documents, or a shortlist for each document: the labels
-that its document expert proposes and the candidates it is given (`export/scoring_graph.py`).
+The graph scores every label, or a shortlist for each document: the labels that its document expert
+proposes, or those of the clusters it picks, and the candidates it is given
+(`export/scoring_graph.py`).
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -30,10 +32,33 @@ if TYPE_CHECKING:
     from glocal.data.batches import Collator
     from glocal.data.chunks import Chunking
 
-# Elements of the largest tensor of a run: of several documents (a few, which fit into a cache), and
-# of one before its labels are scored in parts, each of which reads the document again.
-_SEVERAL, _ONE = 1 << 23, 1 << 26
+_SEVERAL = 1 << 23  # elements of the largest tensors of a run: a few documents fit into a cache
 _LOW = 0x7FFFFFFF
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """Facts about the clusters of labels that a graph picks from.
+
+    Attributes:
+        picked: Clusters that are picked.
+        most: Clusters that can be picked.
+        smallest: Labels of the smallest one.
+    """
+
+    picked: int
+    most: int
+    smallest: int
+
+    def wanted(self, k: int, *, some_labels: bool) -> int:
+        """Return how many clusters k labels need, as `LabelTree.candidates` has it.
+
+        Args:
+            k: Number of labels.
+            some_labels: Whether only some labels are allowed: then each cluster has one of them.
+        """
+        count = max(self.picked, -(-k // self.smallest))
+        return min(max(count, k) if some_labels else count, self.most)
 
 
 @dataclass(frozen=True)
@@ -44,10 +69,11 @@ class GraphFacts:
         runtime: `onnx` or `openvino`.
         precision: `fp32`, or `int8` where encoder weights are rounded.
         experts: The experts, in the order of the graph's logits.
-        proposed: Labels that the document experts propose for each document; 0 if every label is
-            scored.
+        proposed: Labels that the document experts propose for each document, or that the picked
+            clusters have; 0 if every label is scored.
         label_width: Elements for each (document, label) pair that the graph holds in memory, except
             for the tokens attended to.
+        clusters: Facts about clusters of labels; None if none are picked.
     """
 
     runtime: str
@@ -55,20 +81,24 @@ class GraphFacts:
     experts: tuple[str, ...]
     proposed: int
     label_width: int
+    clusters: ClusterFacts | None = None
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain values for storage."""
-        return {**asdict(self), "experts": list(self.experts)}
+        stored = {**asdict(self), "experts": list(self.experts)}
+        return {name: value for name, value in stored.items() if value is not None}
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> GraphFacts:
         """Read stored values."""
+        clusters = mapping.get("clusters")
         return cls(
             str(mapping["runtime"]),
             str(mapping["precision"]),
             tuple(map(str, mapping["experts"])),
             int(mapping["proposed"]),
             max(1, int(mapping["label_width"])),
+            clusters and ClusterFacts(**{name: max(1, int(n)) for name, n in clusters.items()}),
         )
 
 
@@ -151,14 +181,14 @@ class GraphRanker(DocumentRanker):
         return dict(zip(self.expert_names, whole, strict=True))
 
     def _parts(self, documents: Collator, positions: Ints) -> Iterator[tuple[slice, Ints]]:
-        """Yield parts of a batch that fit into memory, as many for each thread."""
+        """Yield parts of a batch that fit into memory, as many and as large for each thread."""
         longest = int(documents.tokens.lengths[positions].max(initial=1))
         most = max(1, _SEVERAL // (self._scored * (self.facts.label_width + longest)))
         threads = n_threads(0)
-        rounds = -(-len(positions) // (most * threads))
-        size = max(1, -(-len(positions) // (rounds * threads))) if rounds else 1
-        for start in range(0, len(positions), size):
-            yield slice(start, start + size), positions[start : start + size]
+        count = threads * -(-len(positions) // (most * threads))
+        bounds = np.arange(count + 1) * len(positions) // max(1, count)
+        for start, stop in itertools.pairwise(np.unique(bounds)):
+            yield slice(start, stop), positions[start:stop]
 
     @property
     def _scored(self) -> int:
@@ -183,49 +213,45 @@ class GraphRanker(DocumentRanker):
         inputs = self._inputs(documents, positions)
         if request.candidates is not None:
             logits = self._logits_at(inputs, request.candidates)
-            return self._best([(request.candidates, logits)], request)
-        if not self.facts.proposed:
-            return self._best(self._every_label(inputs), request)
-        return self._best([self._shortlist(inputs, request)], request)
-
-    def _every_label(self, inputs: dict[str, np.ndarray]) -> Iterator[tuple[Ints, Floats32]]:
-        """Yield labels that are scored together, and their logits by each expert."""
-        documents, tokens = inputs["input_ids"].shape
-        width = max(1, _ONE // (documents * (self.facts.label_width + tokens)))
-        for start in range(0, self.n_labels, width):
-            labels = np.arange(start, min(start + width, self.n_labels))
-            yield labels, self._run({**inputs, "labels": labels})[0]
+            return self._best(request.candidates, logits, request)
+        if self.facts.proposed:
+            return self._best(*self._shortlist(inputs, request), request)
+        return self._best(np.arange(self.n_labels), self._run(inputs)[0], request)
 
     def _logits_at(self, inputs: dict[str, np.ndarray], labels: Ints) -> Floats32:
         """Return logits (E, B, M) of labels (B, M), −1 for none."""
         wanted = np.maximum(labels, 0)
         if self.facts.proposed:
             every = np.ones(self.n_labels, dtype=bool)
-            logits = self._run({**inputs, "candidates": wanted, "allowed": every})[0]
-            return logits[:, :, : labels.shape[1]]
-        found = np.zeros((len(self.expert_names), *labels.shape), dtype=np.float32)
-        for some, logits in self._every_label(inputs):
-            inside = (wanted >= some[0]) & (wanted <= some[-1])
-            places = np.broadcast_to(np.clip(wanted - some[0], 0, len(some) - 1), found.shape)
-            found = np.where(inside, np.take_along_axis(logits, places, axis=2), found)
-        return found
+            inputs = {**inputs, "candidates": wanted, "allowed": every, **self._picks(1)}
+            return self._run(inputs)[0][:, :, : labels.shape[1]]
+        logits = self._run(inputs)[0]
+        return np.take_along_axis(logits, np.broadcast_to(wanted, (len(logits), *wanted.shape)), 2)
+
+    def _picks(self, count: int) -> dict[str, np.ndarray]:
+        """Return the input that says how many clusters are picked, where there are any."""
+        return {"picks": np.zeros(count, np.int64)} if self.facts.clusters is not None else {}
 
     def _shortlist(
         self, inputs: dict[str, np.ndarray], request: RankRequest
     ) -> tuple[Ints, Floats32]:
         """Return the labels of each document worth scoring, −1 for none, and their logits."""
-        allowed = request.allowed
-        allowed = np.ones(self.n_labels, dtype=bool) if allowed is None else allowed
+        allowed, clusters = request.allowed, self.facts.clusters
+        usable = np.ones(self.n_labels, dtype=bool) if allowed is None else allowed
         suggested = [inputs[name] for name in (SPARSE, SCOPE) if name in inputs]
         none = np.full((len(inputs["input_ids"]), 1), -1, dtype=np.int64)
         lists = [labels[:, : self._suggested].astype(np.int64) for labels in suggested]
         pooled = np.concatenate([none, *lists], axis=1)
         pooled[pooled >= self.n_labels] = -1  # a teacher also knows labels outside the space
-        inputs = {**inputs, "candidates": pooled, "allowed": allowed}
+        inputs = {**inputs, "candidates": pooled, "allowed": usable}
+        if clusters is not None:
+            picks = self._picks(clusters.wanted(request.k, some_labels=allowed is not None))
+            logits, labels = self._run({**inputs, **picks})
+            return _without_repeats(labels), logits
         logits, labels, proposals = self._run(inputs)
         if request.k > self.facts.proposed:  # more than the graph proposes
-            usable = np.where(allowed, np.arange(self.n_labels), -1)
-            best = [_topk(usable[None], sigmoid(found), request.k)[0] for found in proposals]
+            every = np.where(usable, np.arange(self.n_labels), -1)[None]
+            best = [_topk(every, sigmoid(found), request.k)[0] for found in proposals]
             more = np.concatenate([pooled, *best], axis=1)
             logits, labels, _ = self._run({**inputs, "candidates": more})
         return _without_repeats(labels), logits
@@ -249,28 +275,30 @@ class GraphRanker(DocumentRanker):
 
     # --- from logits to the best labels -------------------------------------------------------
 
-    def _best(self, scored: Any, request: RankRequest) -> Predictions:
-        """Return the best labels by the combined score, and by each expert where asked for."""
-        names, own, mean = self.expert_names, list(request.experts), request.mean
-        found: list[Predictions | None] = [None] * (1 + len(own) + mean)
-        for labels, logits in scored:
-            experts = dict(zip(names, logits, strict=True))
-            counts = self.counts[np.maximum(labels, 0)]
-            scores = [self.combination.of_arrays(experts, counts)]
-            scores += [Combination().of_arrays({name: experts[name]}, counts) for name in own]
-            if mean:
-                scores.append(Combination().of_arrays(experts, counts))
-            rows = np.broadcast_to(labels, scores[0].shape)
-            usable = rows >= 0
-            if request.allowed is not None:
-                usable = usable & request.allowed[np.maximum(rows, 0)]
-            kept = np.where(usable, rows, -1)
-            found = [_joined(f, kept, s, request.k) for f, s in zip(found, scores, strict=True)]
-        combined, *parts = [part for part in found if part is not None]
+    def _best(self, labels: Ints, logits: Floats32, request: RankRequest) -> Predictions:
+        """Return the best labels by the combined score, and by each expert where asked for.
+
+        Args:
+            labels: The labels that were scored, (C,) or (B, C), −1 for none.
+            logits: Their logits by each expert, (E, B, C).
+            request: Says which labels are asked for.
+        """
+        experts = dict(zip(self.expert_names, logits, strict=True))
+        counts, own = self.counts[np.maximum(labels, 0)], list(request.experts)
+        scores = [self.combination.of_arrays(experts, counts)]
+        scores += [Combination().of_arrays({name: experts[name]}, counts) for name in own]
+        if request.mean:
+            scores.append(Combination().of_arrays(experts, counts))
+        rows = np.broadcast_to(labels, scores[0].shape)
+        usable = rows >= 0
+        if request.allowed is not None:
+            usable = usable & request.allowed[np.maximum(rows, 0)]
+        kept = np.where(usable, rows, -1)
+        combined, *parts = [Predictions(*_topk(kept, found, request.k)) for found in scores]
         return replace(
             combined,
             experts=dict(zip(own, parts, strict=False)),
-            mean=parts[-1] if mean else None,
+            mean=parts[-1] if request.mean else None,
         )
 
 
@@ -279,16 +307,6 @@ def rows_of(request: RankRequest, places: slice) -> RankRequest:
     if request.candidates is None:
         return request
     return replace(request, candidates=request.candidates[places])
-
-
-def _joined(found: Predictions | None, labels: Ints, scores: Floats32, k: int) -> Predictions:
-    """Return the best k of those found before and of further labels."""
-    labels, scores = _topk(labels, scores, k)
-    if found is not None:
-        labels = np.concatenate([found.indices, labels], axis=1)
-        scores = np.concatenate([found.scores, scores], axis=1)
-        labels, scores = _topk(labels, scores, k)
-    return Predictions(labels, scores)
 
 
 def _topk(labels: Ints, scores: Floats32, k: int) -> tuple[Ints, Floats32]:

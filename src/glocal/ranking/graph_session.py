@@ -6,6 +6,7 @@ with `model.bin`. Weights are memory-mapped, so that processes with the same mod
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from glocal.companions.sparse.threads import n_threads
 from glocal.errors import ModelError, no_such, require
 
 Arrays = Mapping[str, np.ndarray]
+_STARTING = threading.Lock()
 
 
 class Graph(ABC):
@@ -60,7 +62,10 @@ class OnnxGraph(Graph):
         # Threads that wait must leave the processor to the others.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session = ort.InferenceSession(
-            str(folder / self.file), options, providers=["CPUExecutionProvider"]
+            str(folder / self.file),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=["SkipLayerNormFusion"],  # it is slower than what it replaces
         )
         self.input_names = frozenset(value.name for value in self._session.get_inputs())
 
@@ -82,6 +87,7 @@ class OpenvinoGraph(Graph):
 
     def __init__(self, folder: Path, *, side_by_side: bool = False) -> None:
         openvino = require("openvino", extra="openvino", purpose="models exported to OpenVINO")
+        _start_openvino(openvino)
         settings: dict[str, Any] = {
             "INFERENCE_NUM_THREADS": n_threads(0),
             "INFERENCE_PRECISION_HINT": "f32",  # never rounded to bf16, whatever the processor
@@ -101,6 +107,19 @@ class OpenvinoGraph(Graph):
         given = [inputs[name] for name in self._order]
         found = self._compiled.create_infer_request().infer(given, share_inputs=True)
         return [np.asarray(found[port]) for port in self._compiled.outputs]
+
+
+def _start_openvino(openvino: Any) -> None:
+    """Have OpenVINO look up numpy's types, once, in one thread.
+
+    It does so at its first use of arrays and holds a lock of its own meanwhile. Threads that use it
+    first at the same time wait for ever, one for that lock and one for Python's.
+    """
+    with _STARTING:
+        for kind in (np.int64, np.float32, np.bool_):
+            tensor = openvino.Tensor(np.zeros(1, kind))
+            tensor.get_element_type().to_dtype()
+            np.asarray(tensor.data)
 
 
 RUNTIMES: dict[str, type[Graph]] = {kind.runtime: kind for kind in (OnnxGraph, OpenvinoGraph)}

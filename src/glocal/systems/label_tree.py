@@ -41,6 +41,7 @@ from glocal.systems.cluster_rows import ClusterRows
 from glocal.vocabulary.label_clusters import label_leaves, label_means, tfidf
 
 _PIFA_WIDTH = 512  # of the dense space that labels are clustered in
+_smaller: Any = torch.sym_min  # also of sizes that an exported graph leaves open
 _MOST_UNEVEN = 16  # times the memory of even clusters that a stored model may take
 
 
@@ -210,7 +211,9 @@ class LabelTree(nn.Module):
         total: Tensor | None = None
         for level, size in enumerate(self.sizes):
             wanted = self.at_level(leaves, level)
-            if wanted.dim() == 2 and size > wanted.shape[1] and not self._cheap:
+            few = wanted.dim() == 2 and not self._cheap
+            # A graph has any number of candidates.
+            if few and (torch.compiler.is_exporting() or size > wanted.shape[1]):
                 found = self.log_probabilities(level, states, wanted)
             else:
                 every = self.log_probabilities(level, states)
@@ -266,7 +269,7 @@ class LabelTree(nn.Module):
                 useful = self._useful(allowed, level)
                 useful = useful if parts is None else useful[parts]
                 chosen = torch.where(useful, chosen, -math.inf)
-            best = chosen.topk(min(count, scores.shape[1]), dim=1).indices
+            best = chosen.topk(_smaller(count, scores.shape[1]), dim=1).indices
             picked.append(best if parts is None else parts.gather(1, best))
             path = scores.gather(1, best)
         return picked
@@ -287,9 +290,8 @@ class LabelTree(nn.Module):
         return taken if parts is None else taken.gather(1, parts)
 
     def _useful(self, allowed: Tensor, level: int) -> Tensor:
-        useful = torch.zeros(self.sizes[level], dtype=torch.bool, device=allowed.device)
-        useful[self.at_level(self.leaves, level)[allowed]] = True
-        return useful
+        counts = torch.zeros(self.sizes[level], device=allowed.device)
+        return counts.index_add(0, self.at_level(self.leaves, level), allowed.float()) > 0
 
     def candidates(
         self, states: Mapping[str, State], k: int, allowed: Tensor | None = None
