@@ -1,13 +1,15 @@
 """Kills at random moments: every restart continues, and the results are those without kills.
 
     python benchmarks/kills.py 200
+    python benchmarks/kills.py 200 --parts training --seed 1   # a part of them, for several cores
 
 The kills are divided among training (checkpoints and saving included), bulk prediction and tuning,
 each a whole command on made-up texts, in a fork of this process, so that it does not load the
 libraries again. A command and its workers are killed (SIGKILL) at a random moment of its usual
-duration and started again, until its share of kills is used up; then it runs to its end. Training
-must end with the weights and metrics of an undisturbed run, prediction with the same bytes, tuning
-with the same score before and no worse one after.
+duration and started again, ten times at most; then it runs to its end. Training must end with the
+weights and metrics of an undisturbed run, prediction with the same bytes, tuning with the same
+score before and no worse one after. Kills that left an unfinished file or folder behind, such as
+half a checkpoint, are counted apart.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import optuna  # noqa: F401 - loaded here, so that forks need not
@@ -34,10 +37,11 @@ from glocal.train import engine, loop  # noqa: F401
 from glocal.tune import tuning as _tuning  # noqa: F401
 
 ANIMALS = ["cat", "dog", "owl", "fox", "bee", "hen", "pig", "cow", "ant", "bat"]
+_KILLS_OF_A_RUN = 10
 COLOURS = ["red", "blue", "green", "white", "black"]
 TINY = [
     "encoder.name=random:tiny", "encoder.max_length=24", "attention.key_size=16",
-    "attention.hidden_size=16", "train.batch_size=16", "train.epochs=12", "train.precision=fp32",
+    "attention.hidden_size=16", "train.batch_size=16", "train.epochs=4", "train.precision=fp32",
     "train.checkpoints=3", "train.rates.encoder=3e-3", "candidates.mode=full",
 ]  # fmt: skip
 
@@ -122,17 +126,39 @@ def run(words: list[str]) -> tuple[float, str]:
     return time.monotonic() - started, command.output(1)
 
 
-def run_killed(words: Callable[[], list[str]], kills: int, seconds: float, seed: int) -> int:
-    """Run a command with kills at random moments, then to its end; return the kills that struck."""
-    draw, struck = random.Random(seed), 0
-    while struck < kills:
-        command = Command(words())
-        if command.wait(draw.uniform(0.02, 1.0) * seconds):
-            return struck  # it came to its end between two kills
-        command.kill()
-        struck += 1
-    run(words())
-    return struck
+@dataclass
+class Kills:
+    """Kills at random moments.
+
+    Attributes:
+        folder: Where commands write.
+        wanted: Kills to come to.
+        draw: Random numbers.
+        struck: Kills so far.
+        writing: Kills among them that left something unfinished behind.
+    """
+
+    folder: Path
+    wanted: int
+    draw: random.Random
+    struck: int = 0
+    writing: int = 0
+
+    def run(self, words: Callable[[], list[str]], seconds: float) -> None:
+        """Run a command that usually takes some seconds, killed up to ten times, to its end."""
+        for _ in range(min(_KILLS_OF_A_RUN, self.wanted - self.struck)):
+            before = self._unfinished()
+            command = Command(words())
+            if command.wait(self.draw.uniform(0.02, 1.0) * seconds):
+                return  # it came to its end before the kill
+            command.kill()
+            self.struck += 1
+            self.writing += bool(self._unfinished() - before)
+        run(words())
+
+    def _unfinished(self) -> set[Path]:
+        """Return the files and folders that are written but not yet under their name."""
+        return set(self.folder.rglob(".*.tmp"))
 
 
 def digest(path: Path) -> str:
@@ -140,18 +166,18 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def training(folder: Path, kills: int, seed: int) -> int:
-    """Kill training runs; return the kills."""
+def training(folder: Path, kills: Kills) -> None:
+    """Kill training runs."""
     train, dev = (
-        write_texts(folder / "train.jsonl", 600, 0),
-        write_texts(folder / "dev.jsonl", 60, 1),
+        write_texts(folder / "train.jsonl", 200, 0),
+        write_texts(folder / "dev.jsonl", 40, 1),
     )
     settings = [part for setting in TINY for part in ("-s", setting)]
     base = ["train", train, "--dev", dev, "--recipe", "glocalxml", *settings]
     seconds, _ = run(glocal(*base, "--out", folder / "plain"))
     expected = _outcome(folder / "plain")
-    struck, number = 0, 0
-    while struck < kills:
+    number = 0
+    while kills.struck < kills.wanted:
         out = folder / f"killed-{number}"
 
         def words(out: Path = out) -> list[str]:
@@ -159,10 +185,9 @@ def training(folder: Path, kills: int, seed: int) -> int:
             again = ["--resume"] if unfinished else ["--overwrite"]
             return glocal(*base, "--out", out, *again)
 
-        struck += run_killed(words, min(kills - struck, 10), seconds, seed + number)
+        kills.run(words, seconds)
         assert _outcome(out) == expected, "another result after kills"
         number += 1
-    return struck
 
 
 def _outcome(model: Path) -> tuple[object, str]:
@@ -171,8 +196,8 @@ def _outcome(model: Path) -> tuple[object, str]:
     return metrics, digest(model / "model.safetensors")
 
 
-def prediction(folder: Path, kills: int, seed: int) -> int:
-    """Kill bulk predictions; return the kills."""
+def prediction(folder: Path, kills: Kills) -> None:
+    """Kill bulk predictions."""
     train, texts = (
         write_texts(folder / "t.jsonl", 600, 0),
         write_texts(folder / "x.jsonl", 10_000, 2),
@@ -181,28 +206,27 @@ def prediction(folder: Path, kills: int, seed: int) -> int:
     run(glocal("train", train, "--recipe", "fast", "--out", model))
     run(glocal("predict", model, texts, "--output", plain))
     base = ["predict", model, texts, "--output", killed, "--workers", 2]
-    (seconds, _), struck = run(glocal(*base)), 0
-    while struck < kills:
+    seconds, _ = run(glocal(*base))
+    while kills.struck < kills.wanted:
         killed.unlink(missing_ok=True)
-        struck += run_killed(lambda: glocal(*base), min(kills - struck, 10), seconds, seed + struck)
+        kills.run(lambda: glocal(*base), seconds)
         assert digest(killed) == digest(plain), "other tags after kills"
-    return struck
 
 
-def tuning(folder: Path, kills: int, seed: int) -> int:
-    """Kill searches of settings; return the kills."""
+def tuning(folder: Path, kills: Kills) -> None:
+    """Kill searches of settings."""
     train, dev = write_texts(folder / "a.jsonl", 600, 0), write_texts(folder / "b.jsonl", 100, 1)
     base = ["tune", train, "--dev", dev, "--recipe", "fast", "--trials", 6, "--json"]
-    plain = glocal(*base, "--out", folder / "plain.toml")
-    seconds, printed = run(plain)
-    expected = json.loads(printed)
-    killed = glocal(*base, "--out", folder / "killed.toml")
-    struck = run_killed(lambda: killed, kills, seconds, seed)
-    found = json.loads(run(killed)[1])
-    assert found["before"] == expected["before"], "another first score after kills"
-    assert found["after"] >= found["before"]
-    assert found["n_trials"] >= expected["n_trials"]
-    return struck
+    seconds, printed = run(glocal(*base, "--out", folder / "plain.toml"))
+    expected, number = json.loads(printed), 0
+    while kills.struck < kills.wanted:
+        killed = glocal(*base, "--out", folder / f"killed-{number}.toml")
+        kills.run(lambda killed=killed: killed, seconds)
+        found = json.loads(run(killed)[1])
+        assert found["before"] == expected["before"], "another first score after kills"
+        assert found["after"] >= found["before"]
+        assert found["n_trials"] >= expected["n_trials"]
+        number += 1
 
 
 PARTS = {"training": (0.5, training), "prediction": (0.3, prediction), "tuning": (0.2, tuning)}
@@ -221,9 +245,12 @@ def measure() -> None:
             started = time.monotonic()
             torch.set_num_threads(1)
             os.environ["GLOCAL_CACHE"] = f"{folder}/cache"
-            struck = part(Path(folder), round(share * arguments.kills), arguments.seed)
+            wanted, draw = round(share * arguments.kills), random.Random(arguments.seed)
+            kills = Kills(Path(folder), wanted, draw)
+            part(Path(folder), kills)
             print(
-                f"{name}: {struck} kills, equal results, {time.monotonic() - started:.0f} s",
+                f"{name}: {kills.struck} kills, {kills.writing} of them in the middle of writing, "
+                f"equal results, {time.monotonic() - started:.0f} s",
                 flush=True,
             )
 

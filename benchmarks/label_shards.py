@@ -1,11 +1,13 @@
-"""Memory and exchanged bytes of each process where labels are sharded, at 500,000 labels.
+"""Memory and exchanged bytes of each process where labels or the encoder are sharded.
 
     for n in 1 2 4; do torchrun --nproc-per-node $n benchmarks/label_shards.py --labels 500000; done
+    torchrun --nproc-per-node 2 benchmarks/label_shards.py --labels 1000 --encoder random:minilm
 
 Builds the slice of each process of a mixture of a document and a label-attention expert on a tiny
 encoder and takes two optimizer steps. The bytes of label parameters, gradients and moments are
 counted from the tensors; the resident size is the system's, before the labels and at its largest.
 Exchanged bytes are those of the all-reduced tensors. `--clusters` scores the labels of clusters.
+With `--encoder` it is the encoder that is sharded, and each process reads a part of the documents.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import numpy as np
 import torch
 from torch import distributed
 
+from glocal.cluster.encoder_shards import EncoderShards, local_part
 from glocal.cluster.label_shards import GroupSlice, label_tensor_names
 from glocal.config import load_recipe
 from glocal.config.resolve import check, resolve
@@ -31,7 +34,7 @@ from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, System, TrainingPosition
 
 SETTINGS = [
-    "encoder.name=random:tiny", "encoder.max_length=32", "encoder.dropout=0.0",
+    "encoder.max_length=32", "encoder.dropout=0.0",
     "attention.key_size=64", "attention.hidden_size=64",
     "train.precision=fp32", "train.label_precision=fp32",
 ]  # fmt: skip
@@ -50,10 +53,13 @@ class CountedSum:
         return self._reduce(tensor, *arguments, **options)  # type: ignore[arg-type]
 
 
-def build(n_labels: int, mode: str, here: LabelSlice) -> tuple[System, Collator]:
+def build(
+    n_labels: int, mode: str, here: LabelSlice, encoder: str = "random:tiny"
+) -> tuple[System, Collator]:
     """Return a mixture with random weights and 8 documents of 32 tokens."""
     random = np.random.default_rng(0)
-    recipe = load_recipe("glocalxml", [*SETTINGS, f"candidates.mode={mode}"])
+    settings = [*SETTINGS, f"encoder.name={encoder}", f"candidates.mode={mode}"]
+    recipe = load_recipe("glocalxml", settings)
     settled = resolve(check(recipe, read_encoder_facts), n_labels=n_labels, device_type="cpu")
     counts = random.integers(1, 100, n_labels)
     torch.manual_seed(0)
@@ -77,19 +83,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--labels", type=int, default=500_000)
     parser.add_argument("--clusters", action="store_true")
+    parser.add_argument("--encoder", help="shard this encoder in place of the labels")
     arguments = parser.parse_args()
     labels, mode = arguments.labels, "clusters" if arguments.clusters else "full"
     distributed.init_process_group("gloo")
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     torch.set_num_threads(1)
-    here = GroupSlice(rank, ranks) if ranks > 1 else EVERY_LABEL
+    encoder = arguments.encoder
+    here = GroupSlice(rank, ranks) if ranks > 1 and encoder is None else EVERY_LABEL
     build(1_000, mode, here)  # the libraries are in memory
     gc.collect()
     before = resident("VmRSS")
-    system, collator = build(labels, mode, here)
-    names, system = label_tensor_names(system), system.train()
-    optimizer = torch.optim.AdamW(system.parameters(), lr=1e-4, fused=True)
-    batch = collator(np.arange(8), denominator=8.0)
+    system, collator = build(labels, mode, here, encoder or "random:tiny")
+    system.train()
+    if encoder is None:
+        names, batch = label_tensor_names(system), collator(np.arange(8), denominator=8.0)
+    else:
+        names = {f"encoder.{name}" for name, _ in system.encoder.named_parameters()}
+        batch = collator(np.arange(8)[rank::ranks], denominator=8.0 / ranks)
+        if ranks > 1:
+            EncoderShards(system, torch.device("cpu"))
+    groups = [[p for n, p in system.named_parameters() if (n in names) == own] for own in (0, 1)]
+    optimizer = torch.optim.AdamW([{"params": group} for group in groups], lr=1e-4, fused=True)
     counted, seconds = CountedSum(), 0.0
     for step in range(2):
         counted.bytes, started = 0, time.monotonic()
@@ -98,12 +113,14 @@ def main() -> None:
         loss.backward()
         optimizer.step()
         seconds = time.monotonic() - started
-    own = [p for name, p in system.named_parameters() if name in names]
+    own = groups[1]
     moments = [t for p in own for t in optimizer.state[p].values()]
-    held = sum(t.numel() * t.element_size() for t in (*own, *[p.grad for p in own], *moments))
+    gradients = [p.grad for p in own if p.grad is not None]
+    tensors = [local_part(t) for t in (*own, *gradients, *moments)]
+    held = sum(t.numel() * t.element_size() for t in tensors)
     found = {
         "rank": f"{rank} of {ranks}",
-        "label_mib": round(held / 2**20, 1),
+        "sharded_mib": round(held / 2**20, 1),
         "resident_before_mib": before,
         "resident_peak_mib": resident("VmHWM"),
         "exchanged_kib": round(counted.bytes / 1024, 1) if ranks > 1 else 0,

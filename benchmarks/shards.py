@@ -1,8 +1,8 @@
 """Bulk prediction by shards: speed on two cores, and an output that kills do not change.
 
-    python benchmarks/shards.py MODEL TEXTS --documents 20000            # speed
+    python benchmarks/shards.py MODEL TEXTS --documents 100000           # speed
     python benchmarks/shards.py MODEL TEXTS --documents 100000 --kills   # workers killed at random
-    python benchmarks/shards.py MODEL TEXTS --documents 20000 --ray      # and Ray's overhead
+    python benchmarks/shards.py MODEL TEXTS --documents 100000 --ray     # and Ray's overhead
     python benchmarks/shards.py MODEL TEXTS --documents 100000 --driver  # texts that can be fed
 
 Speed: one process pinned to one core beside two workers on two cores, and Ray's actors in their

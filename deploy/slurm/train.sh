@@ -1,8 +1,9 @@
 #!/bin/bash
 # Training on several GPUs and machines with torchrun.
 #   sbatch --nodes=2 deploy/slurm/train.sh TRAIN DEV OUT [options of glocal train]
-# Documents are divided among the processes; with --shard-labels it is the labels. A job that was
-# requeued continues from the last checkpoint. Paths are on a file system that all nodes share.
+# Documents are divided among the processes; with --shard-labels it is the labels, with
+# --shard-encoder the encoder's weights too. A job that was requeued continues from the last
+# checkpoint. Paths are on a file system that all nodes share.
 #SBATCH --job-name=glocal-train
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=4

@@ -1,9 +1,11 @@
-"""One process of sharded training: `python -m tests.cluster.fit_worker JSON`.
+"""One process of training: `python -m tests.cluster.fit_worker JSON`.
 
-The JSON has `out`, and may have `recipe`, `overrides`, `resume`, `stop_at` (Ctrl-C at a step) and
-`kill_at` (rank 1 is killed at a step).
+The JSON has `out`, and may have what is sharded (`labels`, `encoder`; without either, the documents
+alone are divided), `recipe`, `overrides`, `resume`, `stop_at` (Ctrl-C at a step) and `kill_at`
+(rank 1 is killed at a step).
 """
 
+import functools
 import json
 import os
 import signal
@@ -12,6 +14,7 @@ import sys
 from glocal.cluster.sharded_training import fit_sharded
 from glocal.errors import GlocalError, Interrupted
 from glocal.train.loop import Loop
+from glocal.train.run import fit
 from tests.tiny import tiny_corpus, tiny_recipe
 
 
@@ -27,13 +30,16 @@ def act_at(step, action):
     Loop._step = acting
 
 
-def main(out, recipe="glocalxml", overrides=(), resume=False, stop_at=None, kill_at=None):
+def main(
+    out, recipe="glocalxml", overrides=(), resume=False, stop_at=None, kill_at=None, **sharding
+):
     if stop_at is not None:
         act_at(stop_at, lambda: signal.raise_signal(signal.SIGINT))
     if kill_at is not None and os.environ.get("RANK") == "1":
         act_at(kill_at, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    run = functools.partial(fit_sharded, **sharding) if sharding else fit
     try:
-        fit_sharded(
+        run(
             tiny_recipe(recipe, *overrides),
             tiny_corpus(),
             out=out,

@@ -1,4 +1,4 @@
-"""One process of a group that shards labels: `python -m tests.cluster.shard_worker FOLDER`.
+"""One process of a group that shards systems: `python -m tests.cluster.shard_worker FOLDER`.
 
 Compares what a sharded system computes with the whole system, in the same process. Several cases
 share a process, as most of its seconds go into starting it.
@@ -11,12 +11,14 @@ import numpy as np
 import torch
 from torch import distributed
 
+from glocal.cluster.encoder_shards import EncoderShards, local_part
 from glocal.cluster.label_shards import (
     GroupSlice,
     join_labels,
     label_tensor_names,
     slice_bounds,
 )
+from glocal.encoders.encoder import layers_path
 from tests.systems.test_contract import CASES, Built, parts_of
 
 
@@ -70,11 +72,47 @@ def compare(case, rank, ranks):
         assert_same(built.scores(**asked[0]), best[0])
 
 
+def compare_encoder(case, rank, ranks):
+    """Compare a sharded encoder, on this process's documents, with one that reads all of them."""
+    built = Built(case)
+    if layers_path(built.system.encoder.model) is None:
+        return
+    best = built.scores()
+    documents = np.arange(len(built.tokens))
+    divisor = built.system.denominator(built.gold, documents)
+    parts = [documents[part::ranks] for part in range(ranks)]
+    batches = [built.batch(part, denominator=divisor) for part in parts]
+    loss, gradients = built.gradients(batches)
+    expected = {n: g for n, g in gradients.items() if n.startswith("encoder.")}
+    n_weights = sum(p.numel() for p in built.system.encoder.parameters())
+
+    built = Built(case)
+    system = built.system
+    shards = EncoderShards(system, torch.device("cpu"))
+    n_local = sum(local_part(p).numel() for p in system.encoder.parameters())
+    assert abs(n_local - n_weights / ranks) < 0.05 * n_weights
+    own = built.batch(parts[rank], denominator=divisor / ranks)
+    own_loss, gradients = built.gradients([own])
+    total = torch.tensor(own_loss / ranks)
+    distributed.all_reduce(total)
+    assert abs(float(total) - loss) <= 1e-5 * abs(loss), (case, float(total), loss)
+    found = {n: g.full_tensor() for n, g in gradients.items() if n.startswith("encoder.")}
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(
+            found[name], gradient, rtol=1e-5, atol=1e-5, msg=f"{case} {name}"
+        )
+    with shards.gathered(system):
+        assert_same(built.scores(), best)
+    assert all(p.is_meta for p in shards._whole.parameters())  # they take no memory any more
+
+
 def main(folder, **group):
     distributed.init_process_group("gloo", **group)
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     for case in CASES:
         compare(case, rank, ranks)
+        compare_encoder(case, rank, ranks)
         (folder / f"{'-'.join(case)}-{rank}-of-{ranks}").touch()
     distributed.destroy_process_group()
 

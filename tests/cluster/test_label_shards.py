@@ -2,7 +2,6 @@
 
 import errno
 import itertools
-import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,17 +17,10 @@ from glocal.cluster.sharded_training import fit_sharded
 from glocal.config import load_recipe
 from glocal.errors import ConfigError, GlocalError, TrainingError
 from glocal.label_slice import EVERY_LABEL, LabelPart
-from glocal.train.loop import Loop
-from tests.cluster import fit_worker, shard_worker
+from tests.cluster import shard_worker
 from tests.cluster.groups import torchrun
 from tests.systems.test_contract import CASES, Built
 from tests.tiny import tiny_corpus, tiny_recipe
-from tests.train.runs import losses, train, weights
-
-SETTINGS = ["train.averaging=0.5", "train.evaluations=4", "train.clip_norm=0.5", "train.epochs=6"]
-# Labels join the clusters above them in the middle of the run.
-SETTINGS += ["candidates.mode=clusters", "candidates.cluster_size=2", "candidates.picked=3"]
-SETTINGS += ["candidates.levels=2", "candidates.branching=2", "candidates.coarse=0.6"]
 
 
 @pytest.mark.parametrize(("n", "ranks"), [(1, 1), (7, 2), (7, 3), (4, 4), (501_000, 8)])
@@ -79,40 +71,13 @@ def test_rows_are_drawn_as_in_one_process(n, width):
     [
         ("glocalxml", ["train.budget=1m"], "time budget"),
         ("glocalxml", ["train.members=2"], "train.members=1"),
-        ("fast", [], "no label parameters"),
+        ("fast", [], "no network to shard"),
     ],
 )
 def test_what_cannot_be_sharded_is_refused(tmp_path, recipe, overrides, message):
     recipe = load_recipe("fast") if recipe == "fast" else tiny_recipe(recipe, *overrides)
     with pytest.raises(ConfigError, match=message):
-        fit_sharded(recipe, tiny_corpus(), out=tmp_path / "model", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    out = tmp_path_factory.mktemp("alone") / "model"
-    train(tiny_recipe("glocalxml", *SETTINGS), out, dev=tiny_corpus(9, seed=1))
-    return out
-
-
-@pytest.mark.slow
-@pytest.mark.dist
-def test_a_run_continues_on_more_and_fewer_processes(alone, tmp_path, monkeypatch):
-    """One process starts it, two go on, a killed one ends it, and one finishes it."""
-    out = tmp_path / "model"
-    options = {"out": str(out), "overrides": SETTINGS, "resume": True}
-    with monkeypatch.context() as patch:
-        patch.setattr(Loop, "_step", Loop._step)
-        fit_worker.main(**options, stop_at=5)
-    said = torchrun(2, "tests.cluster.fit_worker", json.dumps({**options, "kill_at": 22}), check=0)
-    assert "error: another process of the run was lost" in said.stderr
-    assert not out.exists()
-    (checkpoint,) = (tmp_path / "model.run").glob("checkpoint-*")
-    assert len(list(checkpoint.glob("rows-*-of-2.safetensors"))) == 2
-    fit_worker.main(**options)
-    assert losses(out) == pytest.approx(losses(alone), rel=1e-4)
-    for name, tensor in weights(alone).items():
-        torch.testing.assert_close(weights(out)[name], tensor, rtol=1e-3, atol=1e-4)
+        fit_sharded(recipe, tiny_corpus(), labels=True, out=tmp_path / "model", device="cpu")
 
 
 class Rows(torch.nn.Module):
@@ -159,6 +124,8 @@ def test_weights_are_read_by_any_number_of_processes(tmp_path):
         done.result()
     for ranks in (1, 2, 3, 4):
         folders = [ShardedRunFolder(tmp_path / "model", rank, ranks, int) for rank in range(ranks)]
+        for folder in folders:
+            folder.use_system(Rows(rows))  # which of its tensors are sharded
         found = [folder.load_best() for folder in folders]
         assert torch.cat([part["weight"] for part in found]).equal(rows)
         assert all(part["shared"].equal(torch.arange(3)) for part in found)

@@ -3,8 +3,11 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +16,7 @@ import pytest
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from glocal.cluster.ray_cluster import _connection_error, connected  # noqa: E402
+from glocal.cluster.ray_cluster import _connection_error, check_machines, connected  # noqa: E402
 from glocal.cluster.ray_preparation import prepare_on_ray  # noqa: E402
 from glocal.cluster.ray_shards import RayEngine  # noqa: E402
 from glocal.cluster.ray_training import Board, RayTrainer, _train  # noqa: E402
@@ -101,7 +104,8 @@ def test_the_command(cluster, words_model, texts, tmp_path):
 
 
 def test_tokens_and_words_are_those_of_one_process(cluster, tmp_path, monkeypatch):
-    texts = Preparation(tiny_recipe("glocalxml", 'experts=["D-last", "S"]'), tiny_corpus(230))
+    settings = ['experts=["D-last", "S"]', "sparse.cluster_size=2"]
+    texts = Preparation(tiny_recipe("glocalxml", *settings), tiny_corpus(230))
     found = []
     for prepare, folder in ((prepare_data, "one"), (prepare_on_ray, "ray")):
         monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / folder))
@@ -113,9 +117,9 @@ def test_tokens_and_words_are_those_of_one_process(cluster, tmp_path, monkeypatc
         for folder in ("one", "ray")
     ]
     assert files[0].keys() == files[1].keys()
-    tokens = [name for name in files[0] if name.parts[0] == "tokens"]
-    assert len(tokens) > 4  # some texts are held out
-    for name in tokens:
+    compared = [name for name in files[0] if name.parts[0] in ("tokens", "sparse")]
+    assert len(compared) > 8  # some texts are held out
+    for name in compared:
         assert files[0][name].read_bytes() == files[1][name].read_bytes(), name
 
 
@@ -138,7 +142,7 @@ def test_an_error_of_a_process_ends_the_run(cluster, tmp_path, monkeypatch):
     unlabelled = Corpus.from_texts(["a text"], [[]])
     options = {"out": str(tmp_path / "model"), "dev": unlabelled, "device": "cpu"}
     call = ray.put((tiny_recipe("glocalxml"), tiny_corpus(), options))
-    work = {"board": board, "sharded": False, "call": call}
+    work = {"board": board, "sharding": {}, "call": call}
     with pytest.raises(DataError, match="none of the 1 dev texts has labels"):
         _train(work)
     assert "none of the 1 dev texts" in ray.get(board.answer.remote())["error"]
@@ -177,6 +181,30 @@ def test_an_unreachable_cluster_is_one_line(monkeypatch):
         pytest.fail("it connected")
     with pytest.raises(ConfigError, match="is not the address"), connected("http://x/y"):
         pytest.fail("it connected")
+
+
+def test_machines_with_another_version_are_one_line(cluster, monkeypatch):
+    check_machines(ray)
+    monkeypatch.setattr("glocal.cluster.ray_cluster.__version__", "0.0.0")
+    with pytest.raises(GlocalError, match=r"has glocal 0\.0\.0: \S+ has glocal \d") as error:
+        check_machines(ray)
+    assert "\n" not in str(error.value)
+
+
+def test_a_cluster_of_another_ray_is_one_line(cluster):
+    """Ray's own check, with the version of this process changed."""
+    code = (
+        "import ray, sys; ray.__version__ = '1.0.0'\n"
+        "from glocal.cluster.ray_cluster import connected\n"
+        "from glocal.errors import GlocalError\n"
+        "try:\n"
+        "    with connected(sys.argv[1]): pass\n"
+        "except GlocalError as error: print(error)\n"
+    )
+    command = [sys.executable, "-c", code, cluster.address]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert re.search(r"has other versions than this process \(.*Ray 1\.0\.0", said.stdout), said
+    assert said.stdout.count("\n") == 1
 
 
 def test_other_versions_are_one_line():

@@ -63,7 +63,7 @@ def test_a_damaged_checkpoint_is_one_clear_error(unfinished, name, damage):
 
 def test_a_checkpoint_for_other_labels_is_refused(unfinished, tmp_path):
     other = Corpus.from_texts(tiny_corpus().texts(0, 64), [["x", "y"]] * 64)
-    with pytest.raises(TrainingError, match="had another recipe, other data") as error:
+    with pytest.raises(TrainingError, match="had another recipe or other data") as error:
         train(tiny_recipe("glocalxml"), tmp_path / "m", corpus=other, dev=DEV, resume=True)
     assert "\n" not in str(error.value)
 

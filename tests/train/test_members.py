@@ -124,7 +124,7 @@ def test_an_unfinished_run_is_not_replaced_unasked(tmp_path):
         train(recipe("train.epochs=1"), out, listener=Dies("member 2 of 2"))
     with pytest.raises(Exception, match="holds an unfinished run; pass resume=True"):
         train(recipe("train.epochs=1"), out)
-    with pytest.raises(TrainingError, match="had another recipe, other data"):
+    with pytest.raises(TrainingError, match="had another recipe or other data"):
         train(recipe("train.epochs=1", "train.warmup=0.2"), out, resume=True)
     with pytest.raises(TrainingError, match="another number of members"):
         train(recipe("train.epochs=1", "train.members=1"), out, resume=True)

@@ -282,7 +282,7 @@ def test_a_checkpoint_of_another_run_is_refused(unfinished, change):
         corpora[change] = _altered(corpora[change], text="the cow")
     elif change == "labels":
         corpora["texts"] = _altered(corpora["texts"], labels=["cat", "dog"])
-    with pytest.raises(TrainingError, match="another recipe, other data"):
+    with pytest.raises(TrainingError, match="another recipe or other data"):
         train(recipe, unfinished, corpus=corpora["texts"], dev=corpora["dev"], resume=True)
     assert (unfinished.parent / "m.run" / "checkpoint-3").is_dir()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,6 +86,10 @@ def train(
         bool,
         option("Give each process a part of the labels.", "--shard-labels"),
     ] = False,
+    shard_encoder: Annotated[
+        bool,
+        option("Give each process a part of the encoder's weights.", "--shard-encoder"),
+    ] = False,
     engine: Engine = "processes",
     address: Address = None,
     workers: Workers = None,
@@ -146,9 +151,17 @@ def train(
         from glocal.cluster.ray_training import RayTrainer
 
         on_gpus = device.startswith("cuda")
-        train_on = RayTrainer(address, workers or 1, gpus=on_gpus, shard_labels=shard_labels)
-    elif shard_labels:
-        from glocal.cluster.sharded_training import fit_sharded as train_on
+        train_on = RayTrainer(
+            address,
+            workers or 1,
+            gpus=on_gpus,
+            shard_labels=shard_labels,
+            shard_encoder=shard_encoder,
+        )
+    elif shard_labels or shard_encoder:
+        from glocal.cluster.sharded_training import fit_sharded
+
+        train_on = partial(fit_sharded, labels=shard_labels, encoder=shard_encoder)
     check_target(out, resume=resume, overwrite=overwrite)
     corpus = read_file(*files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None

@@ -9,10 +9,12 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+from glocal._version import __version__
 from glocal.errors import ConfigError, GlocalError, require
 
 _PORTS = {"ray": 10001, "": 6379}  # of Ray's client and of the cluster itself
 _SECONDS = 5.0  # for a first answer of the cluster
+_NODE_SECONDS = 120.0  # for the first task on every machine
 
 
 @contextlib.contextmanager
@@ -26,7 +28,8 @@ def connected(address: str | None) -> Iterator[Any]:
 
     Raises:
         ConfigError: Nothing answers at the address.
-        GlocalError: The cluster has another version of Ray or Python.
+        GlocalError: The cluster has another version of Ray or Python, or one of its machines has
+            another version of this library.
     """
     ray = require("ray", extra="ray", purpose="work on a Ray cluster")
     if ray.is_initialized():
@@ -44,9 +47,51 @@ def connected(address: str | None) -> Iterator[Any]:
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise _connection_error(error, address) from error
     try:
+        if address is not None:
+            check_machines(ray)
         yield ray
     finally:
         ray.shutdown()
+
+
+def check_machines(ray: Any) -> None:
+    """Check that every machine of the cluster has this version of the library.
+
+    Raises:
+        GlocalError: One of them has another version, or none.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    # Defined here, so that Ray sends the code itself: the library may be missing over there.
+    def installed() -> str:
+        try:
+            from glocal._version import __version__
+        except ImportError:
+            return "no glocal"
+        return f"glocal {__version__}"
+
+    nodes = {node["NodeManagerAddress"]: node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    ask = ray.remote(num_cpus=0)(installed)
+    asked = {
+        address: ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
+        for address, node in nodes.items()
+    }
+    answers = [question.remote() for question in asked.values()]
+    done, _ = ray.wait(answers, num_returns=len(answers), timeout=_NODE_SECONDS)
+    found = {
+        address: ray.get(answer)
+        for address, answer in zip(asked, answers, strict=True)
+        if answer in done
+    }
+    expected = f"glocal {__version__}"
+    others = [
+        f"{address} has {version}" for address, version in found.items() if version != expected
+    ]
+    if others:
+        raise GlocalError(
+            f"machines of the cluster differ from this process, which has {expected}: "
+            f"{', '.join(others[:3])}; install the same version on all of them"
+        )
 
 
 def _check_reachable(address: str) -> None:

@@ -1,7 +1,8 @@
 """Tokens and models of words, computed on a Ray cluster whose machines share the cache.
 
-Batches of texts are tokenised by tasks of Ray, which repeats those of a lost machine, while another
-task fits the model of words; this process writes the tokens to the cache, in order.
+Batches of texts are tokenised by tasks of Ray, which repeats those of a lost machine; this process
+writes the tokens to the cache, in order. Meanwhile another task fits the model of words, whose
+clusters of labels are solved by tasks too.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from glocal.cluster.ray_cluster import connected
+from glocal.companions.sparse.cluster_solvers import ClusterSolvers, Solve
+from glocal.companions.sparse.cluster_weights import ClusterWeights
 from glocal.data.cache import cache_dir
 from glocal.data.tokens import TextTokenizer
 from glocal.errors import GlocalError
 from glocal.progress import Progress
 from glocal.train.prepare import Preparation, Prepared, n_texts
+
+_CLUSTERS = 8  # clusters of labels that a task solves
 
 
 def prepare_on_ray(
@@ -40,8 +45,8 @@ def prepare_on_ray(
     """
     found = preparation.checked()
     with connected(address) as ray:
-        words = ray.remote(_fit_words).remote(ray.put(found), str(cache_dir()))
         at_once = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        words = ray.remote(_fit_words).remote(ray.put(found), str(cache_dir()), at_once)
         tokens = found.tokens(RayTokens(ray, at_once), progress)
         problem, labels, fitted = ray.get(words)
     if problem:
@@ -74,14 +79,44 @@ class RayTokens:
             yield ray.get(running.popleft())
 
 
+class RaySolvers(ClusterSolvers):
+    """Solves clusters of labels by tasks of Ray.
+
+    Args:
+        ray: The module, connected to a cluster.
+        at_once: Tasks that run at the same time.
+    """
+
+    def __init__(self, ray: Any, at_once: int) -> None:
+        self._ray, self._most = ray, 2 * at_once  # half of them wait for a worker
+
+    def solve(self, solve: Solve, n_clusters: int) -> Iterator[ClusterWeights]:
+        """Yield the weights of all clusters, in order."""
+        ray, running = self._ray, deque[Any]()
+        kept, solved = ray.put(solve), ray.remote(_solve)
+        for start in range(0, n_clusters, _CLUSTERS):
+            clusters = range(start, min(start + _CLUSTERS, n_clusters))
+            running.append(solved.remote(kept, clusters))
+            if len(running) == self._most:
+                yield from ray.get(running.popleft())
+        while running:
+            yield from ray.get(running.popleft())
+
+
+def _solve(solve: Solve, clusters: range) -> list[ClusterWeights]:
+    return list(solve(clusters))
+
+
 def _encode(tokenizer: TextTokenizer, texts: list[str], max_length: int) -> list[list[int]]:
     return tokenizer.encode_batch(texts, max_length)
 
 
-def _fit_words(preparation: Preparation, cache: str) -> tuple[str, int, bool]:
+def _fit_words(preparation: Preparation, cache: str, at_once: int) -> tuple[str, int, bool]:
     """Fit the models of words; return a problem, if any, the number of labels, and whether any."""
+    import ray
+
     os.environ["GLOCAL_CACHE"] = cache
     try:
-        return "", *preparation.words()
+        return "", *preparation.words(solvers=RaySolvers(ray, at_once))
     except GlocalError as error:
         return str(error), 0, False

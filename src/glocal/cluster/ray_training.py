@@ -10,6 +10,7 @@ actor, the `Board`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +39,7 @@ class RayTrainer:
         workers: Number of processes.
         gpus: Whether each process has a GPU.
         shard_labels: Whether processes share the labels instead of the texts of a step.
+        shard_encoder: Whether processes share the encoder's weights.
         cpus: CPUs of each process.
     """
 
@@ -45,6 +47,7 @@ class RayTrainer:
     workers: int = 1
     gpus: bool = False
     shard_labels: bool = False
+    shard_encoder: bool = False
     cpus: float = 1
 
     def __call__(
@@ -71,7 +74,7 @@ class RayTrainer:
             board = ray.remote(num_cpus=0)(Board).remote()
             work = {
                 "board": board,
-                "sharded": self.shard_labels,
+                "sharding": {"labels": self.shard_labels, "encoder": self.shard_encoder},
                 "call": ray.put((recipe, train, {**options, "out": str(target)})),
             }
             with _repeated(ray, board, listener or TrainListener()):
@@ -178,8 +181,10 @@ def _train(work: dict[str, Any]) -> None:
     if failed:  # an error that would come again: end well, so that nothing is started once more
         return
     run: Callable[..., FitResult] = fit
-    if work["sharded"]:
-        from glocal.cluster.sharded_training import fit_sharded as run
+    if any(work["sharding"].values()):
+        from glocal.cluster.sharded_training import fit_sharded
+
+        run = functools.partial(fit_sharded, **work["sharding"])
     recipe, train, options = ray.get(work["call"])
     if starts and RunFolder(Path(options["out"])).unfinished:
         options = {**options, "resume": True}

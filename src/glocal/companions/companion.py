@@ -20,6 +20,7 @@ from glocal.errors import ModelError
 from glocal.progress import Progress, StagedProgress
 
 if TYPE_CHECKING:
+    from glocal.companions.sparse.cluster_solvers import ClusterSolvers
     from glocal.companions.sparse.word_weights import Contribution
     from glocal.companions.teacher.teacher_explanation import TeacherExplanation
     from glocal.data.corpus import Corpus
@@ -46,6 +47,7 @@ class FitInputs:
         table: Names, descriptions and parents of labels.
         vectors: Word vectors, where the recipe uses any (see `word_vectors`).
         device: Where to compute: `cpu`, `cuda` or `cuda:N`, or `auto` for a GPU if there is one.
+        solvers: Workers that fit a companion together; None for this process alone.
     """
 
     recipe: Recipe
@@ -54,6 +56,7 @@ class FitInputs:
     table: LabelTable | None = None
     vectors: StaticVectors | None = None
     device: str = "auto"
+    solvers: ClusterSolvers | None = None
 
 
 class Companion(ABC):
@@ -63,11 +66,13 @@ class Companion(ABC):
         folder: Its folder inside the model directory.
         reads_word_vectors: Whether it is fitted on static word vectors.
         feeds_training: Whether training reads it; otherwise it may be fitted meanwhile.
+        fitted_together: Whether all processes of a run fit it at once, each a part of it.
     """
 
     folder: ClassVar[str]
     reads_word_vectors: ClassVar[bool] = False
     feeds_training: ClassVar[bool] = True
+    fitted_together: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod

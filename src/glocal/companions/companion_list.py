@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,7 @@ class Companions(tuple[Companion, ...]):
         inputs: FitInputs,
         *,
         kinds: Iterable[type[Companion]] | None = None,
+        in_turn: Callable[[], AbstractContextManager[None]] = nullcontext,
         progress: StagedProgress | None = None,
     ) -> Companions:
         """Fit companions one after another.
@@ -72,10 +74,16 @@ class Companions(tuple[Companion, ...]):
         Args:
             inputs: Training texts, labels and settings.
             kinds: The companions; by default all that the recipe's experts read.
+            in_turn: Returns the context for those that one process fits, and others find in the
+                cache.
             progress: Returns the progress callback of a stage.
         """
         kinds = companions_of(inputs.recipe) if kinds is None else kinds
-        return cls(kind.fit(inputs, progress=progress) for kind in kinds)
+        fitted = []
+        for kind in kinds:
+            with nullcontext() if kind.fitted_together else in_turn():
+                fitted.append(kind.fit(inputs, progress=progress))
+        return cls(fitted)
 
     def placed(self, device: str) -> Companions:
         """Return the companions as they compute features on a device."""

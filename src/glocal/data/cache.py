@@ -56,8 +56,7 @@ def cached(
     Raises:
         DataError: The cache folder cannot be written to.
     """
-    digest = hashlib.blake2b(json.dumps(list(key)).encode(), digest_size=16)
-    entry = cache_dir(kind) / digest.hexdigest()
+    entry = _entry(kind, key)
     with contextlib.suppress(*_UNREADABLE):
         found = _read_checked(entry, read)
         if about:
@@ -76,6 +75,19 @@ def cached(
             entry, read
         )  # also where writing failed: another process may have been first
     raise cache_error(entry.parent, failure) from failure
+
+
+def is_cached(kind: str, key: Sequence[object]) -> bool:
+    """Return whether the cache has an entry whose files are as they were written."""
+    with contextlib.suppress(*_UNREADABLE):
+        _read_checked(_entry(kind, key), lambda entry: None)
+        return True
+    return False
+
+
+def _entry(kind: str, key: Sequence[object]) -> Path:
+    digest = hashlib.blake2b(json.dumps(list(key)).encode(), digest_size=16)
+    return cache_dir(kind) / digest.hexdigest()
 
 
 def _read_checked(entry: Path, read: Callable[[Path], Entry]) -> Entry:

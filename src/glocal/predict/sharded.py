@@ -26,9 +26,8 @@ from glocal.predict.shards import (
     ShardJob,
     ShardRow,
     manifest_of,
-    read_tags,
 )
-from glocal.predict.tag_files import open_writer
+from glocal.predict.tag_files import open_line_writer
 from glocal.progress import Progress
 from glocal.storage.integrity import check_model
 from glocal.storage.model_directory import read_settings
@@ -81,7 +80,7 @@ def predict_sharded(
     names = bool(job.options.get("names", True))
     store = open_store(job.folder)
     # Opened first: an output that cannot be written is an error before any work.
-    with store.exclusive(), open_writer(output, to=to, names=names) as write:
+    with store.exclusive(), open_line_writer(output, to=to, names=names) as write:
         work = _Work(store, paths, job.rows, bad_rows, reading or {})
         _start_or_continue(store, manifest_of(job, reading or {}))
         done = 0
@@ -95,13 +94,13 @@ def predict_sharded(
                 f"{work.problems[0]}"
             )
         for name, n_rows in work.finished:
-            rows = list(read_tags(store, name))
-            if len(rows) != n_rows:
+            lines = store.read(name)
+            if (found := lines.count(b"\n")) != n_rows:
                 raise GlocalError(
-                    f"{job.folder}/{name} has {len(rows)} rows in place of {n_rows}; remove it and "
-                    "run the command again"
+                    f"{job.folder}/{name} has {found} rows in place of {n_rows}; remove it and run "
+                    "the command again"
                 )
-            write(rows)
+            write(lines)
     store.remove()
     return work.problems
 

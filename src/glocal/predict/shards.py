@@ -23,10 +23,10 @@ from typing import Any, Protocol
 
 from glocal.data.checksums import CHECKSUMS_FILE, file_checksum
 from glocal.data.corpus import Document
-from glocal.data.file_store import FileStore, open_store
+from glocal.data.file_store import open_store
 from glocal.errors import DataError
 from glocal.predict.bulk import CHUNK, TopKPredictor, predict_rows
-from glocal.predict.tag_files import TagRow, jsonl_line
+from glocal.predict.tag_files import jsonl_line
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -111,12 +111,6 @@ def predict_shard(predictor: TopKPredictor, job: ShardJob, shard: Shard) -> None
     for row in predict_rows(predictor, shard.rows, chunk_size=job.rows, **job.options):
         tags.write(jsonl_line(row))
     open_store(job.folder).write(shard.file_name, tags.getvalue())
-
-
-def read_tags(store: FileStore, name: str) -> Iterator[TagRow]:
-    """Yield the tags of a finished shard."""
-    for line in store.read(name).splitlines():
-        yield json.loads(line)
 
 
 def manifest_of(job: ShardJob, reading: Mapping[str, Any]) -> bytes:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from glocal.control_characters import escape, escape_json
 from glocal.data.atomic import atomic_write
@@ -60,12 +60,41 @@ def open_writer(
             yield sink
         sys.stdout.buffer.flush()
         return
-    with (
-        write_file(name) if is_remote(name) else atomic_write(name) as file,
-        _packed(file, name) as target,
-        open_sink(target, names) as sink,
-    ):
+    with _open_file(name) as file, open_sink(file, names) as sink:
         yield sink
+
+
+@contextmanager
+def open_line_writer(
+    path: str, *, to: str | None = None, names: bool = True
+) -> Iterator[Callable[[bytes], None]]:
+    """Open a file of tags; yields a function that writes rows given as lines of JSON.
+
+    Such lines are what a file of JSON lines holds, so that nothing is read for it; arguments and
+    errors are those of `open_writer`.
+    """
+    if _format(path, to) == "jsonl":
+        with _open_file(path) as file:
+
+            def copy(lines: bytes) -> None:
+                file.write(lines)
+                file.flush()  # where `open_writer` does: a compressed file has the same bytes
+
+            yield copy
+        return
+    with open_writer(path, to=to, names=names) as write:
+        yield lambda lines: write(json.loads(line) for line in lines.splitlines())
+
+
+@contextmanager
+def _open_file(name: str) -> Iterator[IO[bytes]]:
+    """Open a file that appears when it is complete, compressed if its name says so."""
+    with write_file(name) if is_remote(name) else atomic_write(name) as file:
+        if not name.endswith(".gz"):
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
+            yield packed  # type: ignore[misc]
 
 
 def _format(name: str, to: str | None) -> str:
@@ -77,15 +106,6 @@ def _format(name: str, to: str | None) -> str:
             f"{', '.join(_SINKS)}, with .gz after it for a compressed file (except parquet)"
         )
     return to
-
-
-@contextmanager
-def _packed(file: BinaryIO, name: str) -> Iterator[IO[bytes]]:
-    if not name.endswith(".gz"):
-        yield file
-        return
-    with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
-        yield packed  # type: ignore[misc]
 
 
 @contextmanager

@@ -42,6 +42,7 @@ class RunState:
 
     fingerprint: str
     step: int = 0
+    steps: int = 0  # of the whole run
     best_score: float | None = None
     best_step: int = 0
     stale_evaluations: int = 0
@@ -131,20 +132,26 @@ class RunFolder:
             state = RunState(**json.loads((latest / "state.json").read_text("utf-8")))
             if state.fingerprint != fingerprint:
                 raise TrainingError(
-                    f"the unfinished run in {self.path} had another recipe, other data or another "
-                    "number of processes, so it cannot be resumed with these",
+                    f"the unfinished run in {self.path} had another recipe or other data, such as "
+                    "other labels, so it cannot be resumed with these",
                     remedies=[START_AGAIN],
                 )
             device = next(system.parameters()).device
-            system.load_state_dict(self._read(latest, "model"))
-            _restore_optimizer(system, optimizer, self._read(latest, "optimizer"))
-            _restore_random(load_file(latest / f"random-{rank}.safetensors"))
+            self._restore(system, optimizer, latest)
+            random = latest / f"random-{rank}.safetensors"
+            if rank == 0 or random.is_file():  # there may be more processes now
+                _restore_random(load_file(random))
             average = self._read(latest, "average")
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise TrainingError(
                 f"the checkpoint {latest} cannot be read: {error}", remedies=[START_AGAIN]
             ) from error
         return state, {name: t.to(device) for name, t in average.items()}
+
+    def _restore(self, system: System, optimizer: torch.optim.Optimizer, folder: Path) -> None:
+        """Set weights and moments to those of a checkpoint."""
+        system.load_state_dict(self._read(folder, "model"))
+        restore_optimizer(system, optimizer, self._read(folder, "optimizer"))
 
     def save_best(self, weights: Mapping[str, Tensor]) -> None:
         """Keep the weights of the best evaluation so far."""
@@ -223,9 +230,10 @@ def optimizer_tensors(system: System, optimizer: torch.optim.Optimizer) -> dict[
     }
 
 
-def _restore_optimizer(
+def restore_optimizer(
     system: System, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
+    """Set the state of an optimizer to what `optimizer_tensors` returned."""
     parameters = dict(system.named_parameters())
     for joined, value in tensors.items():
         key, _, name = joined.partition("|")

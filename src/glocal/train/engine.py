@@ -18,6 +18,7 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs, gather_object
 from torch import Tensor, nn
 
+from glocal.companions.sparse.cluster_solvers import ProcessSolvers
 from glocal.errors import ConfigError
 from glocal.ranking.document_ranker import check_device
 from glocal.systems.system import System
@@ -63,6 +64,14 @@ class Engine(LocalEngine):
         """The kind of device: `cpu` or `cuda`."""
         return self.device.type
 
+    @property
+    def solvers(self) -> ProcessSolvers | None:
+        """The processes that fit a model of words together; None for a single one."""
+        state = self.accelerator
+        if state.num_processes == 1:
+            return None
+        return ProcessSolvers(state.process_index, state.num_processes, gather_object, self.wait)
+
     def fresh(self) -> Engine:
         """Return a new engine of the same kind, without state such as fp16's scale."""
         return Engine(*self.requested)
@@ -89,7 +98,27 @@ class Engine(LocalEngine):
         return wrapped
 
     def begin(self, system: System) -> None:
-        """Note the parameters that the run trains."""
+        """Prepare a system for training, on the CPU and before there is an optimizer."""
+
+    def whole(self, system: System) -> contextlib.AbstractContextManager[None]:
+        """Return a context within which the system has all its weights of what is not a label."""
+        return contextlib.nullcontext()
+
+    def end(self, system: System) -> None:
+        """Undo what `begin` has done; the system gets its final weights next."""
+
+    def local_part(self, parameter: Tensor) -> Tensor:
+        """Return the part of a parameter that this process has; it shares the memory."""
+        return parameter.detach()
+
+    def replace_part(self, parameter: nn.Parameter, weight: Tensor) -> Tensor:
+        """Set the part of a parameter that this process has; return what it was before."""
+        before, parameter.data = parameter.data, weight
+        return before
+
+    def all_finite(self, parameters: list[nn.Parameter]) -> bool:
+        """Return whether all weights are finite numbers."""
+        return bool(torch.stack([p.detach().isfinite().all() for p in parameters]).all())
 
     @property
     def saves(self) -> bool:

@@ -116,7 +116,7 @@ def gather_inputs(
     listener.on_message(f"{len(train):,} texts, {len(labels):,} labels; {engine.describe()}")
     report = throttled_progress(listener)
     vectors = word_vectors(recipe, train, table, progress=report("word vectors trained, passes"))
-    inputs = FitInputs(recipe, train, labels, table, vectors, device)
+    inputs = FitInputs(recipe, train, labels, table, vectors, device, engine.solvers)
     kinds = companions_of(recipe)
     held_out = None if dev is not None else hold_out(train, labels, seed=recipe.train.seed)
     if held_out is not None:
@@ -128,13 +128,16 @@ def gather_inputs(
         )
     later = [kind for kind in kinds if overlap and not kind.feeds_training]
     waiting = LaterCompanions(later, inputs, dev, listener)
+    companions = Companions.fit(
+        inputs,
+        kinds=[kind for kind in kinds if kind not in later],
+        in_turn=lambda: _main_process_first(engine),
+        progress=_both(report, watch),
+    )
     with _main_process_first(engine):
-        first = [kind for kind in kinds if kind not in later]
-        companions = Companions.fit(inputs, kinds=first, progress=_both(report, watch))
-    with _main_process_first(engine):
-        progress = report("texts read by the companions")
-        train_features = companions.training_features(train, progress=progress)
-        dev_features = {} if dev is None else companions.features(dev, progress=progress)
+        reading = report("texts read by the companions")
+        train_features = companions.training_features(train, progress=reading)
+        dev_features = {} if dev is None else companions.features(dev, progress=reading)
     gathered = RunInputs(
         train,
         dev,

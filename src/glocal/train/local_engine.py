@@ -17,6 +17,7 @@ from glocal.ranking.document_ranker import DocumentRanker, check_device
 from glocal.train.checkpoint import RunFolder
 
 if TYPE_CHECKING:
+    from glocal.companions.sparse.cluster_solvers import ClusterSolvers
     from glocal.config import Recipe
 
 
@@ -41,6 +42,11 @@ class LocalEngine:
     def device_type(self) -> str:
         """The kind of device: `cpu` or `cuda`."""
         return "cpu"
+
+    @property
+    def solvers(self) -> ClusterSolvers | None:
+        """The processes that fit a model of words together; None for a single one."""
+        return None
 
     def fresh(self) -> Self:
         """Return a new engine of the same kind, without state such as fp16's scale."""

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -197,8 +198,8 @@ class Loop:
         """Refuse to evaluate, save or report weights or a loss that are not finite."""
         if loss is None:
             checked = [p for p in self.trained if p.dtype != FP8]  # which is always finite
-            finite = torch.stack([p.detach().isfinite().all() for p in checked]).all()
-            found = "" if bool(finite) else "some weights were no longer finite"
+            finite = self.engine.all_finite(checked)
+            found = "" if finite else "some weights were no longer finite"
         else:
             found = "" if math.isfinite(loss) else f"the loss became {loss}"
         if not found:
@@ -241,7 +242,8 @@ class Loop:
         if not self.config.averaging or self.state.step <= start:
             return
         self.state.averaged += 1
-        weights = {n: p.detach() for n, p in self.system.named_parameters() if p.requires_grad}
+        named = self.system.named_parameters()
+        weights = {n: self.engine.local_part(p) for n, p in named if p.requires_grad}
         if not self.average:
             self.average = {name: widened(w).clone() for name, w in weights.items()}
             return
@@ -254,8 +256,9 @@ class Loop:
         assert self.evaluate is not None
         self._check_finite()
         state = self.state
-        with _Swapped(self.system, self.average):
-            scores = self.evaluate()
+        with self._averaged():
+            with self.engine.whole(self.system):
+                scores = self.evaluate()
             score = scores.model[self.config.metric]
             better = state.best_score is None or score > state.best_score
             if better:
@@ -277,7 +280,7 @@ class Loop:
 
     def _checkpoint(self) -> None:
         self._check_finite()
-        self.state.scaler = self.engine.scaler_state()
+        self.state.scaler, self.state.steps = self.engine.scaler_state(), self.steps
         self.state.losses = [self.engine.mean(float(loss)) for loss in self.losses]
         states = self.engine.gather([random_state()])
         if self.engine.saves:
@@ -307,26 +310,19 @@ class Loop:
         self.engine.wait()  # the first process may still be writing the best ones
         if self.evaluate is not None and self.folder.best_path.exists():
             return self.folder.load_best()
-        with _Swapped(self.system, self.average):
+        with self._averaged(), self.engine.whole(self.system):
             return {name: t.detach().clone() for name, t in self.system.state_dict().items()}
 
+    @contextlib.contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Let the system have the averaged weights, if any, within the block."""
+        self._swap_average()
+        try:
+            yield
+        finally:
+            self._swap_average()
 
-class _Swapped:
-    """Replaces a system's weights with others inside a `with` block."""
-
-    def __init__(self, system: System, weights: dict[str, Tensor]) -> None:
-        self.parameters = dict(system.named_parameters())
-        self.weights = weights
-
-    def __enter__(self) -> None:
-        self._swap()
-
-    def __exit__(self, *exception: object) -> None:
-        self._swap()
-
-    def _swap(self) -> None:
-        for name, weight in self.weights.items():
-            parameter = self.parameters[name]
-            own = parameter.data
-            parameter.data = weight
-            self.weights[name] = own
+    def _swap_average(self) -> None:
+        parameters = dict(self.system.named_parameters())
+        for name, weight in self.average.items():
+            self.average[name] = self.engine.replace_part(parameters[name], weight)

@@ -117,8 +117,8 @@ class _Kept:
             raise self._unreadable(error) from error
         if state.fingerprint != fingerprint:
             raise TrainingError(
-                f"the finished member in {self.path} had another recipe, other data or another "
-                "number of processes, so the run cannot be resumed with these",
+                f"the finished member in {self.path} had another recipe or other data, such as "
+                "other labels, so the run cannot be resumed with these",
                 remedies=[START_AGAIN],
             )
         return state

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from glocal.companions.companion import FitInputs
 from glocal.companions.companion_list import Companions, word_vectors
+from glocal.companions.sparse.cluster_solvers import ClusterSolvers
 from glocal.config import Recipe
 from glocal.config.resolve import check
 from glocal.config.settings import NO_ENCODER
@@ -70,11 +71,18 @@ class Preparation:
         )
         return Preparation(found.draft, self.train, self.dev, self.table)
 
-    def words(self, progress: StagedProgress | None = None) -> tuple[int, bool]:
-        """Fit the models of words and keep them; return the number of labels, and whether any."""
+    def words(
+        self, progress: StagedProgress | None = None, solvers: ClusterSolvers | None = None
+    ) -> tuple[int, bool]:
+        """Fit the models of words and keep them; return the number of labels, and whether any.
+
+        Args:
+            progress: Returns the progress callback of a stage.
+            solvers: Workers that fit them together; None for this process alone.
+        """
         labels = build_label_space(self.recipe, self.train, self.table)
         vectors = word_vectors(self.recipe, self.train, self.table)
-        inputs = FitInputs(self.recipe, self.train, labels, self.table, vectors)
+        inputs = FitInputs(self.recipe, self.train, labels, self.table, vectors, solvers=solvers)
         return len(labels), bool(Companions.fit(inputs, progress=progress))
 
     def tokens(self, encode: Encode | None = None, progress: Progress | None = None) -> int:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -39,6 +40,7 @@ from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import names_labels
 
 Arguments = ParamSpec("Arguments")
+_LOST = re.compile(r"gloo|nccl|connection (closed|reset)|broken pipe|socket", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -59,19 +61,34 @@ def _one_at_a_time(fit: Callable[Arguments, FitResult]) -> Callable[Arguments, F
         check_target(
             out, resume=bool(kwargs.get("resume")), overwrite=bool(kwargs.get("overwrite"))
         )
-        if os.environ.get("RANK", "0") != "0":
-            return fit(*args, **kwargs)
         with contextlib.ExitStack() as held:
-            try:
-                held.enter_context(exclusive(out))
-            except BlockingIOError as error:
-                raise ModelError(
-                    f"another training is writing to {out} ({error.strerror}); wait for it, or "
-                    "choose another place"
-                ) from error
-            return fit(*args, **kwargs)
+            if os.environ.get("RANK", "0") == "0":
+                try:
+                    held.enter_context(exclusive(out))
+                except BlockingIOError as error:
+                    raise ModelError(
+                        f"another training is writing to {out} ({error.strerror}); wait for it, or "
+                        "choose another place"
+                    ) from error
+            with _lost_processes(out):
+                return fit(*args, **kwargs)
 
     return locked
+
+
+@contextlib.contextmanager
+def _lost_processes(out: Path) -> Iterator[None]:
+    """Report the loss of another process of the run in one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1 or not _LOST.search(str(error)):
+            raise
+        raise TrainingError(
+            f"another process of the run was lost; the last checkpoint in {RunFolder(out).path} is "
+            "kept, and any number of processes can go on with it",
+            remedies=[Remedy("resume", "continue the run")],
+        ) from error
 
 
 @_one_at_a_time
@@ -176,7 +193,7 @@ def _train_alone(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext)
 def _leaves_cores_idle(checked: CheckedRecipe, engine: LocalEngine) -> bool:
     """Whether a network trains on a GPU, and no plan depends on the companions' time."""
     encodes = bool(expert_kinds(checked.draft.experts) & ENCODER_KINDS)
-    alone = engine.world == 1 and not checked.is_open
+    alone = engine.solvers is None and not checked.is_open
     return encodes and alone and engine.device_type == "cuda"
 
 

@@ -213,9 +213,8 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
     seed_everything(config.seed, engine.rank)
     engine.begin(system)
     if config.label_precision in LEAN_LABELS:
-        round_label_matrices(
-            system, config.label_precision
-        )  # before they take memory on the device
+        # Before they take memory on the device.
+        round_label_matrices(system, config.label_precision)
     system.to(engine.device)
     optimizer = build_optimizer(system, config, engine.device)
     loop = Loop(
@@ -231,6 +230,12 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
         loop.state, loop.average = folder.load(
             system, optimizer, fingerprint=run.fingerprint, rank=engine.rank
         )
+        if loop.state.steps not in (0, loop.steps):
+            raise TrainingError(
+                f"the unfinished run in {folder.path} has {loop.state.steps} steps, and with "
+                f"{engine.world} processes it would have {loop.steps}; resume it with as many "
+                "processes as before"
+            )
         engine.restore_scaler(loop.state.scaler)
         listener.on_message(f"resuming at step {loop.state.step} of {loop.steps}")
         if engine.is_main:
@@ -242,7 +247,7 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
             listener.on_message(f"no checkpoint in {folder.path} yet: starting from the beginning")
         if not run.continues:
             system.arrange_labels(run.data)
-            with engine.autocast():
+            with engine.autocast(), engine.whole(system):
                 system.init_label_parameters(loop.every_document())
     engine.wait()
     return loop
@@ -268,6 +273,7 @@ def _run_loop(loop: Loop, recipe: ResolvedRecipe) -> None:
     )
     loop.run()
     weights = loop.final_weights()
+    engine.end(system)
     widen_label_matrices(system)
     system.load_state_dict(weights)
     system.encoder.compute_dtype = None
@@ -280,8 +286,8 @@ def _fingerprint(
     companions: Companions,
     targets: Any = None,
 ) -> str:
-    """Return a hash of all that a resumed run must share: settings, processes, texts, labels."""
-    settings = [recipe_to_mapping(recipe), engine.world, engine.precision]
+    """Return a hash of all that a resumed run must share: settings, texts, labels."""
+    settings = [recipe_to_mapping(recipe), engine.precision]
     settings += companions.fingerprints()
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
     for corpus, gold in sets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,12 +20,13 @@ from glocal.companions.companion import (
 )
 from glocal.companions.sparse.sparse_files import FORMAT
 from glocal.companions.sparse.sparse_model import SparseModel
-from glocal.data.cache import cached
+from glocal.data.cache import cached, is_cached
 from glocal.errors import ModelError
 from glocal.log_odds import log_odds
 from glocal.progress import Progress, StagedProgress
 
 if TYPE_CHECKING:
+    from glocal.companions.sparse.cluster_solvers import ClusterSolvers
     from glocal.companions.sparse.word_weights import Contribution
     from glocal.data.corpus import Corpus
     from glocal.vocabulary.label_change import LabelChange
@@ -52,6 +54,7 @@ class SparseCompanion(Companion):
 
     folder: ClassVar[str] = "sparse"
     feeds_training: ClassVar[bool] = False
+    fitted_together: ClassVar[bool] = True
 
     model: SparseModel
     counts: np.ndarray
@@ -63,30 +66,35 @@ class SparseCompanion(Companion):
         """Fit the model on the training texts.
 
         It does not depend on the encoder, so runs on the same texts share it through the cache.
+        Where several processes fit it, all of them call this at the same time.
         """
         recipe, train, labels = inputs.recipe, inputs.train, inputs.labels
         seed = recipe.train.seed
         key: list[Any] = [__version__, FORMAT, asdict(recipe.sparse), seed, train.fingerprint()]
         key += [labels.ids, labels.names, labels.alt_names, labels.counts.tolist()]
 
-        def write(folder: Path) -> None:
-            model = SparseModel.fit(
+        def fitted(solvers: ClusterSolvers | None) -> SparseModel:
+            return SparseModel.fit(
                 train,
                 labels,
                 recipe.sparse,
                 seed=seed,
                 device=inputs.device,
+                solvers=solvers,
                 progress=progress,
             )
-            model.save(folder / "model")
 
-        return cached(
-            "sparse",
-            key,
-            write=write,
-            read=lambda entry: cls.load(entry / "model", labels),
-            about="linear model of words",
-        )
+        solvers, model = inputs.solvers, None
+        if solvers is not None and not solvers.agree(is_cached("sparse", key)):
+            model = fitted(solvers)
+        with contextlib.nullcontext() if solvers is None else solvers.in_turn():
+            return cached(
+                "sparse",
+                key,
+                write=lambda folder: (model or fitted(None)).save(folder / "model"),
+                read=lambda entry: cls.load(entry / "model", labels),
+                about="linear model of words",
+            )
 
     def placed(self, device: str) -> SparseCompanion:
         """Return the companion with its weights on a GPU, where the device is one."""

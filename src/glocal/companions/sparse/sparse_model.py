@@ -33,6 +33,7 @@ from glocal.log_odds import sigmoid
 from glocal.progress import StagedProgress
 
 if TYPE_CHECKING:
+    from glocal.companions.sparse.cluster_solvers import ClusterSolvers
     from glocal.companions.sparse.device_scorer import DeviceScorer
     from glocal.companions.sparse.word_weights import Contribution
     from glocal.vocabulary.label_change import LabelChange
@@ -74,6 +75,7 @@ class SparseModel:
         seed: int = 0,
         threads: int = 0,
         device: str = "cpu",
+        solvers: ClusterSolvers | None = None,
         progress: StagedProgress | None = None,
     ) -> SparseModel:
         """Train a model.
@@ -86,6 +88,7 @@ class SparseModel:
             threads: Number of threads, 0 for all cores; the result does not depend on it.
             device: Where labels are trained: `cpu`, `cuda` or `cuda:N`, or `auto` for a GPU if
                 there is one. Weights differ by rounding.
+            solvers: Workers that train groups of labels together; the result is the same.
             progress: Receives the progress of each stage.
 
         Raises:
@@ -132,6 +135,7 @@ class SparseModel:
             seed=seed,
             threads=threads,
             device=found_device.result(),
+            solvers=solvers,
             progress=progress,
         ).fit()
         if progress is not None:

@@ -13,7 +13,8 @@
 - Weights below a threshold are dropped.
 - Clusters are independent and have their own random streams: the result does not depend on the
   number of threads.
-- With a GPU, clusters are solved there (`device_solver`), one after the other.
+- With a GPU, clusters are solved there (`device_solver`), one after the other; several processes
+  or machines share them (`cluster_solvers`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.cluster_solvers import ClusterSolvers
 from glocal.companions.sparse.cluster_weights import ClusterWeights, join_weights
 from glocal.companions.sparse.solver import START_BIAS, Positives, TextProducts, solve_block
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
@@ -74,6 +76,7 @@ class LinearTrainer:
         seed: Random seed.
         threads: Number of threads.
         device: Name of the torch device to compute on; None for numpy.
+        solvers: Workers that solve clusters; by default the threads of this process.
         progress: Receives how much of each stage is done.
     """
 
@@ -88,10 +91,12 @@ class LinearTrainer:
         seed: int = 0,
         threads: int = 1,
         device: str | None = None,
+        solvers: ClusterSolvers | None = None,
         progress: StagedProgress | None = None,
     ) -> None:
         self._features, self._config, self._seed = features, config, seed
         self._threads, self._device, self._progress = threads, device, progress
+        self._solvers = solvers
         self._by_label = labels.tocsc()
         self._names, self._held_out = names, held_out
         self._groups: LabelGroups | None = None
@@ -104,21 +109,25 @@ class LinearTrainer:
         """Train every label that has a text."""
         blocks = []
         report = None if self._progress is None else self._progress("training label groups")
-        for done, weights in enumerate(self._solved(), start=1):
+        count = len(self._clusters)
+        clusters = range(count)
+        solvers = self._solvers
+        solved = self._solved(clusters) if solvers is None else solvers.solve(self._solved, count)
+        for done, weights in enumerate(solved, start=1):
             blocks.append(weights)
             if report is not None:
-                report(done, len(self._clusters))
+                report(done, count)
         return self._assemble(blocks)
 
-    def _solved(self) -> Iterator[ClusterWeights]:
-        """Yield the weights of each cluster."""
-        left = range(len(self._clusters))
+    def _solved(self, clusters: Sequence[int]) -> Iterator[ClusterWeights]:
+        """Yield the weights of clusters, solved by this process."""
+        left = clusters
         if self._device is not None:
             from glocal.companions.sparse.device_solver import DeviceTexts
 
             try:
                 texts = DeviceTexts(self._features, self._device)
-                for cluster in range(len(self._clusters)):
+                for cluster in clusters:
                     yield self._solve_on(texts, cluster)
                     left = left[1:]
             except RuntimeError as error:
@@ -159,6 +168,7 @@ class LinearTrainer:
             seed=self._seed,
             threads=self._threads,
             device=self._device,
+            solvers=self._solvers,
             progress=_renamed(self._progress),
         ).fit()
         best = self._best(matcher, common)
@@ -179,6 +189,7 @@ class LinearTrainer:
             seed=self._seed,
             threads=self._threads,
             device=self._device,
+            solvers=self._solvers,
             progress=_renamed(self._progress),
         ).fit()
 

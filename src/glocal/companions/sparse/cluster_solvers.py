@@ -1,0 +1,84 @@
+"""Workers that solve clusters of labels together: clusters are independent of each other.
+
+A model of words that is fitted on several workers is the same as that of one: which worker solves a
+cluster changes nothing. Without such workers the threads of one process solve all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from glocal.companions.sparse.cluster_weights import ClusterWeights
+
+Solve = Callable[[Sequence[int]], Iterable[ClusterWeights]]
+
+_AT_A_TIME = 32  # clusters that a process solves before the results are exchanged
+
+
+class ClusterSolvers(ABC):
+    """Workers that solve clusters."""
+
+    @abstractmethod
+    def solve(self, solve: Solve, n_clusters: int) -> Iterator[ClusterWeights]:
+        """Yield the weights of all clusters, in order.
+
+        Args:
+            solve: Returns the weights of some clusters, in this process.
+            n_clusters: Number of clusters.
+        """
+
+    def agree(self, flag: bool) -> bool:
+        """Return whether a flag is set in every process that fits the model."""
+        return flag
+
+    def in_turn(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context that the first process leaves before the others enter it."""
+        return contextlib.nullcontext()
+
+
+class ProcessSolvers(ClusterSolvers):
+    """The processes of a run, all of which fit the same model at the same time.
+
+    Each solves every N-th cluster, and all get the results of each other.
+
+    Args:
+        rank: Number of this process.
+        processes: Number of processes.
+        gather: Returns the items of all processes, in the order of the processes.
+        wait: Waits until every process is here.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        processes: int,
+        gather: Callable[[list[Any]], list[Any]],
+        wait: Callable[[], None],
+    ) -> None:
+        self._rank, self._processes = rank, processes
+        self._gather, self._wait = gather, wait
+
+    def solve(self, solve: Solve, n_clusters: int) -> Iterator[ClusterWeights]:
+        """Yield the weights of all clusters, in order."""
+        step = _AT_A_TIME * self._processes
+        for start in range(0, n_clusters, step):
+            clusters = range(start, min(start + step, n_clusters))
+            parts = self._gather([list(solve(clusters[self._rank :: self._processes]))])
+            for place in range(len(clusters)):
+                yield parts[place % self._processes][place // self._processes]
+
+    def agree(self, flag: bool) -> bool:
+        """Return whether a flag is set in every process."""
+        return all(self._gather([flag]))
+
+    @contextlib.contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Let the first process leave the block before the others enter it."""
+        if self._rank:
+            self._wait()
+        yield
+        if not self._rank:
+            self._wait()
