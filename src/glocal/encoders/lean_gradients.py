@@ -2,16 +2,13 @@
 
 Bias gradients and layer norms' weight gradients are sums over all tokens of a batch. PyTorch's
 kernels for them reach a fraction of the memory's speed, and take a tenth of a training step of a
-base-size encoder. The kernels here sum tiles of tokens in fp32; the program that ends last sums the
-tiles. The gradient of a GELU is computed on the way to the sum of the layer before it. They are
-used in bf16 on CUDA with gradients; anywhere else the layers are PyTorch's own, as are names and
-weights.
+base-size encoder. The kernels here sum tiles of tokens in fp32, then the tiles. They are used in
+bf16 on CUDA with gradients; anywhere else the layers are PyTorch's own, as are names and weights.
 """
 # ruff: noqa: ANN001, ANN202, PLR0917 (a kernel's arguments have the compiler's types)
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,22 +18,17 @@ from torch.nn import functional
 
 from glocal.encoders.triton_jit import jit, tl, triton
 
-BERT_FAMILIES = ("Bert", "Roberta", "XLMRoberta", "Electra", "MPNet")  # of class names
 _TILE = (32, 128)  # tokens, features
 _ROWS = 256  # tokens a program sums
-_INTERMEDIATE = {f"{family}Intermediate" for family in BERT_FAMILIES}
 
 
 def use_lean_gradients(model: nn.Module) -> None:
-    """Let the layers of a model compute their gradients this way."""
+    """Let the linear layers and layer norms of a model compute their gradients this way."""
     for module in model.modules():
-        kind: Any = type(module)
-        if kind is nn.Linear:
+        if type(module) is nn.Linear:
             module.__class__ = _LeanLinear
-        elif kind is nn.LayerNorm:
+        elif type(module) is nn.LayerNorm:
             module.__class__ = _LeanLayerNorm
-        elif kind.__name__ in _INTERMEDIATE and _is_gelu(module.intermediate_act_fn):
-            module.__class__ = _lean_kind(kind)
 
 
 def cast_together(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
@@ -49,15 +41,6 @@ def runs_kernels(states: Tensor, weight: Tensor | None) -> bool:
     """Whether kernels of our own are used: in bf16, on CUDA, with gradients."""
     half = weight is not None and states.dtype is weight.dtype is torch.bfloat16
     return half and triton is not None and states.is_cuda and torch.is_grad_enabled()
-
-
-def _is_gelu(activation: Any) -> bool:
-    return getattr(activation, "act", None) is functional.gelu
-
-
-@functools.cache
-def _lean_kind(kind: Any) -> Any:
-    return type(f"Lean{kind.__name__}", (_LeanIntermediate, kind), {})
 
 
 class _LeanLinear(nn.Linear):
@@ -79,18 +62,6 @@ class _LeanLayerNorm(nn.LayerNorm):
         return apply(input, self.weight, self.bias, self.eps)
 
 
-class _LeanIntermediate(nn.Module):
-    dense: nn.Linear
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """Return `gelu(x Wᵀ + b)`."""
-        if not runs_kernels(hidden_states, self.dense.weight):
-            result: Tensor = super().forward(hidden_states)
-            return result
-        apply: Callable[..., Tensor] = _LinearGelu.apply
-        return apply(hidden_states, self.dense.weight, self.dense.bias)
-
-
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -100,36 +71,13 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         states, weight = ctx.saved_tensors
+        needs_states, needs_weight, needs_bias = ctx.needs_input_grad
         grad = grad_outputs[0].flatten(0, -2).contiguous()
-        d_bias = sum_tokens(grad)[0] if ctx.needs_input_grad[2] else None
-        return *_product_gradients(ctx, grad, states, weight), d_bias
-
-
-class _LinearGelu(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        before = functional.linear(states, weight, bias)
-        ctx.save_for_backward(states, weight, before)
-        return functional.gelu(before)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        states, weight, before = ctx.saved_tensors
-        grad = grad_outputs[0].flatten(0, -2).contiguous()
-        slope = torch.empty_like(grad)
-        (d_bias,) = sum_tokens(grad, before.flatten(0, -2), slope=slope)
-        return *_product_gradients(ctx, slope, states, weight), d_bias
-
-
-def _product_gradients(
-    ctx: Any, grad: Tensor, states: Tensor, weight: Tensor
-) -> tuple[Tensor | None, Tensor | None]:
-    """Return the gradients of states and weight from that of their product."""
-    needs_states, needs_weight = ctx.needs_input_grad[:2]
-    return (
-        (grad @ weight).view(states.shape) if needs_states else None,
-        grad.T @ states.flatten(0, -2) if needs_weight else None,
-    )
+        return (
+            (grad @ weight).view(states.shape) if needs_states else None,
+            grad.T @ states.flatten(0, -2) if needs_weight else None,
+            sum_tokens(grad)[0].to(weight.dtype) if needs_bias else None,
+        )
 
 
 class _LayerNorm(torch.autograd.Function):
@@ -150,7 +98,7 @@ class _LayerNorm(torch.autograd.Function):
         d_bias, d_weight = sum_tokens(
             grad.view(-1, width), states.reshape(-1, width), mean.flatten(), scale.flatten()
         )
-        return d_states, d_weight, d_bias, None
+        return d_states, d_weight.to(weight.dtype), d_bias.to(weight.dtype), None
 
 
 class _CastTogether(torch.autograd.Function):
@@ -178,81 +126,41 @@ def sum_tokens(
     states: Tensor | None = None,
     mean: Tensor | None = None,
     scale: Tensor | None = None,
-    *,
-    slope: Tensor | None = None,
 ) -> Tensor:
-    """Sum a gradient (N, H) over its tokens, in fp32, and return it in its own type, (1 or 2, H).
-
-    Args:
-        grad: The gradient.
-        states: What a layer norm has normed, whose product with the gradient is also summed; or
-            what a GELU got, with `slope`.
-        mean: Means of the normed states, (N,).
-        scale: Factors of the normed states, (N,).
-        slope: Receives the gradient before the GELU, which is summed in place of `grad`.
-    """
+    """Sum a gradient (N, H) over its tokens; and its product with the normed states, if given."""
     tokens, width = grad.shape
-    parts, columns = triton.cdiv(tokens, _ROWS), triton.cdiv(width, _TILE[1])
-    kinds = 1 if mean is None else 2
+    parts = triton.cdiv(tokens, _ROWS)
+    kinds = 1 if states is None else 2
     sums = torch.empty((kinds, parts, width), dtype=torch.float32, device=grad.device)
-    done = torch.zeros(columns, dtype=torch.int32, device=grad.device)
-    total = torch.empty((kinds, width), dtype=grad.dtype, device=grad.device)
-    _sum_kernel[(columns, parts)](
-        grad, states, mean, scale, slope, sums, done, total, tokens, width, parts,
-        ROWS=_ROWS, M=_TILE[0], N=_TILE[1], NORMED=mean is not None, GELU=slope is not None,
-        num_warps=4,
+    _sum_kernel[(triton.cdiv(width, _TILE[1]), parts)](
+        grad, states, mean, scale, sums, tokens, width, parts,
+        ROWS=_ROWS, M=_TILE[0], N=_TILE[1], NORMED=states is not None, num_warps=4,
     )  # fmt: skip
-    return total
+    return sums.sum(1)
 
 
 @jit
 def _sum_kernel(  # type: ignore[no-untyped-def]
-    grad, states, mean, scale, slope, sums, done, total, tokens, width, parts,
-    ROWS: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
-    NORMED: tl.constexpr, GELU: tl.constexpr,
+    grad, states, mean, scale, sums, tokens, width, parts,
+    ROWS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NORMED: tl.constexpr,
 ):  # fmt: skip
-    """ROWS tokens of N features, M tokens at a time; the last program adds up all parts."""
+    """ROWS tokens of N features, M tokens at a time."""
     columns = tl.program_id(0) * N + tl.arange(0, N)
     part, inside = tl.program_id(1), columns < width
-    whole = tl.zeros((M, N), tl.float32)
+    total = tl.zeros((M, N), tl.float32)
     product = tl.zeros((M, N), tl.float32)
     for start in range(0, ROWS, M):
         rows = part * ROWS + start + tl.arange(0, M)
         at = rows.to(tl.int64)[:, None] * width + columns[None, :]
         there = (rows < tokens)[:, None] & inside[None, :]
         g = tl.load(grad + at, mask=there, other=0.0).to(tl.float32)
-        if GELU:
-            x = tl.load(states + at, mask=there, other=0.0).to(tl.float32)
-            density = tl.exp(-0.5 * x * x) * 0.3989422804014327
-            g *= 0.5 * (1.0 + tl.erf(x * 0.7071067811865476)) + x * density
-            rounded = g.to(slope.dtype.element_ty)
-            tl.store(slope + at, rounded, mask=there)
-            g = rounded.to(tl.float32)
-        whole += g
+        total += g
         if NORMED:
             x = tl.load(states + at, mask=there, other=0.0).to(tl.float32)
             centre = tl.load(mean + rows, mask=rows < tokens, other=0.0)
             factor = tl.load(scale + rows, mask=rows < tokens, other=0.0)
             product += g * (x - centre[:, None]) * factor[:, None]
     place = part * width + columns
-    tl.store(sums + place, tl.sum(whole, 0), mask=inside)
+    tl.store(sums + place, tl.sum(total, 0), mask=inside)
     if NORMED:
         tl.store(sums + parts * width + place, tl.sum(product, 0), mask=inside)
-    tl.debug_barrier()  # all of this program's sums are written before it counts as done
-    if tl.atomic_add(done + tl.program_id(0), 1, sem="acq_rel") == parts - 1:
-        _add_parts(sums, total, columns, width, parts, M, N)
-        if NORMED:
-            _add_parts(sums + parts * width, total + width, columns, width, parts, M, N)
-
-
-@jit
-def _add_parts(  # type: ignore[no-untyped-def]
-    sums, total, columns, width, parts, M: tl.constexpr, N: tl.constexpr
-):
-    whole = tl.zeros((M, N), tl.float32)
-    for start in range(0, parts, M):
-        rows = start + tl.arange(0, M)
-        there = (rows < parts)[:, None] & (columns < width)[None, :]
-        at = rows[:, None] * width + columns[None, :]
-        whole += tl.load(sums + at, mask=there, other=0.0, cache_modifier=".cg")
-    tl.store(total + columns, tl.sum(whole, 0).to(total.dtype.element_ty), mask=columns < width)

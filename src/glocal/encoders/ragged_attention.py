@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glocal.encoders.lean_gradients import BERT_FAMILIES, runs_kernels, sum_tokens
+from glocal.encoders.lean_gradients import runs_kernels, sum_tokens
 
-_FAMILIES = tuple(name for name in BERT_FAMILIES if name != "MPNet")  # which biases its scores
+_FAMILIES = ("Bert", "Roberta", "XLMRoberta", "Electra")
 _WIDEST = 256  # of a head, for flash attention
 
 _ENDS: ContextVar[Tensor | None] = ContextVar("ends of sequences", default=None)
@@ -123,5 +123,5 @@ class _ThreeProducts(torch.autograd.Function):
         for grad, weight in zip(grads[1:], weights[1:], strict=True):
             d_states.addmm_(grad, weight)
         d_weights = [grad.T @ states for grad in grads]
-        d_biases = [sum_tokens(grad)[0] for grad in grads]
+        d_biases = [sum_tokens(grad)[0].to(states.dtype) for grad in grads]
         return d_states, *d_weights, *d_biases

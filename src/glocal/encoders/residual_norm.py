@@ -16,17 +16,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glocal.encoders.lean_gradients import BERT_FAMILIES, runs_kernels
+from glocal.encoders.lean_gradients import runs_kernels
 from glocal.encoders.triton_jit import jit, tl, triton
 
 _WIDEST = 2048  # features of one row, all in registers
 _ROWS = 32  # tokens a program of the backward pass works through
 _ENDS = ("SelfOutput", "Output")  # of the names of such modules
+_FAMILIES = ("Bert", "Roberta", "XLMRoberta", "Electra", "MPNet")
 
 
 def fuse_residual_norms(model: nn.Module) -> None:
     """Let the modules of a model that end a half of a layer use the kernels; names stay."""
-    known = {family + end for family in BERT_FAMILIES for end in _ENDS}
+    known = {family + end for family in _FAMILIES for end in _ENDS}
     for module in model.modules():
         kind: Any = type(module)
         if kind.__name__ in known:
