@@ -3,13 +3,15 @@
     python benchmarks/kills.py 200
     python benchmarks/kills.py 200 --parts training --seed 1   # a part of them, for several cores
 
-The kills are divided among training (checkpoints and saving included), bulk prediction and tuning,
-each a whole command on made-up texts, in a fork of this process, so that it does not load the
-libraries again. A command and its workers are killed (SIGKILL) at a random moment of its usual
-duration and started again, ten times at most; then it runs to its end. Training must end with the
-weights and metrics of an undisturbed run, prediction with the same bytes, tuning with the same
-score before and no worse one after. Kills that left an unfinished file or folder behind, such as
-half a checkpoint, are counted apart.
+The kills are divided among training (checkpoints and saving included), bulk prediction, tuning and
+changes of a stored model (`labels add` and `train --from`, of words and of a network), each a whole
+command on made-up texts, in a fork of this process, so that it does not load the libraries again. A
+command and its workers are killed (SIGKILL) at a random moment of its usual duration and started
+again, ten times at most; then it runs to its end. Training must end with the weights and metrics of
+an undisturbed run, prediction with the same bytes, tuning with the same score before and no worse
+one after. A model under change must predict as before or as after an undisturbed change, and the
+change must succeed when it is tried again. Kills that left an unfinished file or folder behind,
+such as half a checkpoint, are counted apart.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -147,14 +150,20 @@ class Kills:
     def run(self, words: Callable[[], list[str]], seconds: float) -> None:
         """Run a command that usually takes some seconds, killed up to ten times, to its end."""
         for _ in range(min(_KILLS_OF_A_RUN, self.wanted - self.struck)):
-            before = self._unfinished()
-            command = Command(words())
-            if command.wait(self.draw.uniform(0.02, 1.0) * seconds):
+            if not self.strike(words(), seconds):
                 return  # it came to its end before the kill
-            command.kill()
-            self.struck += 1
-            self.writing += bool(self._unfinished() - before)
         run(words())
+
+    def strike(self, words: list[str], seconds: float) -> bool:
+        """Kill a command that usually takes some seconds; return whether it was still running."""
+        before = self._unfinished()
+        command = Command(words)
+        if command.wait(self.draw.uniform(0.02, 1.0) * seconds):
+            return False
+        command.kill()
+        self.struck += 1
+        self.writing += bool(self._unfinished() - before)
+        return True
 
     def _unfinished(self) -> set[Path]:
         """Return the files and folders that are written but not yet under their name."""
@@ -229,7 +238,54 @@ def tuning(folder: Path, kills: Kills) -> None:
         number += 1
 
 
-PARTS = {"training": (0.5, training), "prediction": (0.3, prediction), "tuning": (0.2, tuning)}
+def changes(folder: Path, kills: Kills) -> None:
+    """Kill changes of stored models."""
+    train, texts = write_texts(folder / "a.jsonl", 400, 0), write_texts(folder / "b.jsonl", 40, 1)
+    labels, shown = folder / "labels.jsonl", folder / "shown.jsonl"
+    labels.write_text('{"id": "newt", "name": "newt"}\n', encoding="utf-8")
+    rows = ({"text": f"a {colour} newt", "labels": ["newt", colour]} for colour in COLOURS)
+    shown.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    run(glocal("train", train, "--recipe", "fast", "--out", folder / "words"))
+    settings = [part for setting in [*TINY, "train.epochs=2"] for part in ("-s", setting)]
+    run(glocal("train", train, "--recipe", "balanced", *settings, "--out", folder / "network"))
+    target, work = folder / "changed", []
+    for kind in ("words", "network"):
+        given = ["--train", train] if kind == "network" else []
+        replayed = [train] if kind == "network" else []
+        for words in (
+            glocal("labels", "add", target, labels, "--examples", shown, *given),
+            glocal("train", *replayed, "--from", target, "--add", shown),
+        ):
+            shutil.copytree(folder / kind, target)
+            seconds, _ = run(words)
+            before, after = (_tags(model, texts) for model in (folder / kind, target))
+            assert before != after, "the change changes nothing"
+            work.append((folder / kind, words, seconds, before, after))
+            shutil.rmtree(target)
+    while kills.struck < kills.wanted:
+        model, words, seconds, before, after = kills.draw.choice(work)
+        shutil.copytree(model, target)
+        kills.strike(words, seconds)
+        found = _tags(target, texts)
+        assert found in (before, after), "neither the old model nor the new one"
+        if found == before:
+            run(words)
+            assert _tags(target, texts) == after, "another result after a kill"
+        shutil.rmtree(target)
+        left = [path.name for path in folder.iterdir() if path.name.startswith(".changed.")]
+        assert len(left) <= 1, f"left behind: {left}"
+
+
+def _tags(model: Path, texts: Path) -> str:
+    return run(glocal("predict", model, texts))[1]
+
+
+PARTS = {
+    "training": (0.4, training),
+    "prediction": (0.25, prediction),
+    "tuning": (0.15, tuning),
+    "changes": (0.2, changes),
+}
 
 
 def measure() -> None:

@@ -7,9 +7,11 @@ DATA is a folder with train.parquet, test.parquet (or the file of `--test`) and 
 are withheld by a rule: of those with five training texts and one test text, sorted by the number of
 training texts and then by id, so many at even distances. Their texts stay in the training set
 without them. Reports recall@5 of the withheld labels on the test texts, P@5 of all labels, the
-largest change of an old label's score, and the seconds on the clock and of the processors. A model
-with an encoder is given the training texts to compare with. With `--models DIR` the models stay
-there, and those that are there already are not trained again; `--json FILE` keeps the figures.
+largest change of an old label's score, and the seconds on the clock and of the processors, for
+adding part by part. A model with an encoder is given the training texts to compare with. With
+`--models DIR` the models stay there, and those that are there already are not trained again, so
+that numbers of examples can be compared side by side by several commands, once one of them has
+trained the first model (`--examples 0`); `--json FILE` keeps the figures.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import numpy as np
 
 from glocal import Corpus, LabelTable, Predictor, add_labels, fit, load_recipe, read_corpus
 from glocal.vocabulary.label_table import read_label_table
+from stage_times import ADDING, stage_times
 
 
 def choose(train: Corpus, test: Corpus, count: int) -> list[str]:
@@ -68,14 +71,17 @@ def scores(
     return {"recall@5 of withheld": hits / total, "P@5": right / 5 / len(test)}, found
 
 
-def timed(work: Callable[[], object]) -> str:
+def seconds_of(work: Callable[[], object]) -> tuple[float, float]:
     """Return the seconds that work takes, on the clock and of the processors."""
     clock, processor = time.perf_counter(), time.process_time()
     work()
-    return (
-        f"{time.perf_counter() - clock:.1f} s, {time.process_time() - processor:.1f} s of the "
-        "processors"
-    )
+    return time.perf_counter() - clock, time.process_time() - processor
+
+
+def timed(work: Callable[[], object]) -> str:
+    """Return the seconds that work takes, in words."""
+    clock, processor = seconds_of(work)
+    return f"{clock:.1f} s, {processor:.1f} s of the processors"
 
 
 def moved(before: list[dict[str, float]], after: list[dict[str, float]]) -> float:
@@ -130,20 +136,26 @@ class Comparison:
         print(f"{name}: {seconds.read_text('utf-8')}", flush=True)
         return path
 
-    def added(self, model: Path, given: dict[int, list[str]]) -> tuple[Path, str]:
-        """Add the withheld labels to a copy of a model; return its folder and the time."""
-        copy = self.folder / "added"
+    def added(self, model: Path, given: dict[int, list[str]], name: str) -> tuple[Path, Any]:
+        """Add the withheld labels to a copy of a model; return its folder and the times."""
+        copy = self.folder / f"added-{name}"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(model, copy)
         labels = [self.rows[p] + given[p] for p in given]
         shown = Corpus.from_texts([self.texts[p] for p in given], labels)
         train = None if self.recipe.reads_words_alone else self.corpus(self.rows)
-        seconds = timed(
-            lambda: add_labels(
-                copy, self.new, examples=shown if given else None, train=train, device=self.device
+        with stage_times(ADDING) as parts:
+            seconds = timed(
+                lambda: add_labels(
+                    copy,
+                    self.new,
+                    examples=shown if given else None,
+                    train=train,
+                    device=self.device,
+                )
             )
-        )
-        return copy, seconds
+        by_part = {part: round(value, 2) for part, value in parts.items() if value >= 0.01}
+        return copy, {"time": seconds, "parts": by_part}
 
     def run(self, examples: list[str]) -> dict[str, Any]:
         """Compare models with so many examples of each label."""
@@ -152,11 +164,13 @@ class Comparison:
         figures: dict[str, Any] = {}
         for count in examples:
             given = examples_of(self.train, self.withheld, None if count == "all" else int(count))
-            copy, seconds = self.added(model, given)
+            copy, times = self.added(model, given, count)
             found, after = scores(copy, self.test, self.withheld, self.device)
             figures[f"{count} added"] = {
-                **found, "old scores moved by": moved(before, after), "time": seconds
-            }  # fmt: skip
+                **found,
+                "old scores moved by": moved(before, after),
+                **times,
+            }
             print(f"{count} examples, added:", figures[f"{count} added"], flush=True)
             if given:
                 labels = [self.rows[p] + given.get(p, []) for p in range(len(self.train))]

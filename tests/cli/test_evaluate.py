@@ -112,7 +112,9 @@ def test_bands_ranked_by_themselves(run, model, files):
     table = result.stdout[result.stdout.index("ranked among themselves") :]
     assert "with gold" in table
     assert "nDCG@5" in table
+    assert "Calibration by band" in table
     result = run("eval", model, files.test, "--within-bands", "--json")
+    assert {row["band"] for row in json.loads(result.stdout)["band_calibration"]} == {"few"}
     found = json.loads(result.stdout)["within_bands"]
     assert {(r["band"], r["part"]) for r in found} == {
         ("few", part) for part in ("combined", "D-last", "A-1")

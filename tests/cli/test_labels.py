@@ -29,7 +29,7 @@ def test_convert(run, tmp_path):
     leave = tmp_path / "leave.txt"
     leave.write_text("http://v.example/cod\n")
     again = run("labels", "convert", out, "-o", tmp_path / "l.parquet", "--exclude", leave)
-    assert "Wrote 1 labels" in again.stderr
+    assert "Wrote 1 label to" in again.stderr
 
 
 def test_convert_names_what_is_wrong(run, tmp_path):

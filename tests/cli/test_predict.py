@@ -292,12 +292,24 @@ def test_reader_that_goes_away(model, tmp_path):
 def test_annif_folder_in_and_annif_files_out(run, tmp_path):
     corpus = tmp_path / "corpus"
     corpus.mkdir()
-    for row in corpus_rows(24, 0):
+    subjects = {}
+    for number, row in enumerate(corpus_rows(24, 0)):
         (corpus / f"{row['id']}.txt").write_text(row["text"])
-        subjects = "".join(f"<http://x/{label}>\t{label}\n" for label in row["labels"])
-        (corpus / f"{row['id']}.tsv").write_text(subjects)
-    made = run("train", corpus, "--recipe", "fast", "--out", tmp_path / "model")
+        own = {label: f"<http://x/{label}>\t{label}\n" for label in row["labels"]}
+        subjects |= own
+        if number % 3:
+            (corpus / f"{row['id']}.tsv").write_text("".join(own.values()))
+        else:  # names alone, which the vocabulary gives ids
+            (corpus / f"{row['id']}.key").write_text("".join(f"{label}\n" for label in own))
+    vocabulary = tmp_path / "vocabulary.tsv"
+    vocabulary.write_text("".join(subjects.values()))
+    train = ("train", corpus, "--labels", vocabulary, "--recipe", "fast")
+    made = run(*train, "--out", tmp_path / "model")
     assert made.exit_code == 0, made.output
+    assert "labels are given by name" in made.stderr
+    assert f"{len(subjects)} labels" in made.stderr
+    scores = run("eval", tmp_path / "model", corpus, "--json")
+    assert json.loads(scores.stdout)["scores"]["combined"]["P@1"] > 0.9
     result = run("predict", tmp_path / "model", corpus, "-k", "2", "--to", "annif")
     assert result.exit_code == 0, result.output
     assert re.fullmatch(r"(?:(?:<http://x/\w+>\t\S+\t[01]\.\d{4}\n){2}\n?){24}", result.stdout)

@@ -5,7 +5,13 @@ import sys
 
 import pytest
 
-from glocal.data.atomic import atomic_write, exclusive, replace_dir, temporary_dir
+from glocal.data.atomic import (
+    atomic_write,
+    exclusive,
+    remove_leftovers,
+    replace_dir,
+    temporary_dir,
+)
 
 
 def names(folder):
@@ -180,3 +186,12 @@ def test_without_locks_the_number_in_the_file_counts(tmp_path, monkeypatch):
     with exclusive(tmp_path / "model"):
         assert file.read_text() == str(os.getpid())
     assert not names(tmp_path)
+
+
+def test_leftovers_of_a_kind_are_removed(tmp_path):
+    with temporary_dir(tmp_path / "a[1]", kind="edited-") as folder:
+        assert folder.name.startswith(".a[1].edited-")
+        for name in (".a[1].other.tmp", ".a1.edited-x.tmp", ".b.edited-x.tmp"):
+            (tmp_path / name).mkdir()
+        remove_leftovers(tmp_path / "a[1]", kind="edited-")
+        assert names(tmp_path) == [".a1.edited-x.tmp", ".a[1].other.tmp", ".b.edited-x.tmp"]

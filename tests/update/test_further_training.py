@@ -1,8 +1,6 @@
 """Corrections and new texts learnt by stored models."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -193,22 +191,3 @@ def test_texts_without_labels_are_refused(words):
     with pytest.raises(DataError, match="none of the 1 texts has labels"):
         continue_training(words, Corpus.from_texts(["a cat"], [[]]))
     assert files(words) == before
-
-
-def test_killed_training_leaves_the_old_model(words):
-    before = files(words)
-    program = f"""
-import os, glocal.storage.model_directory as d
-from glocal import Corpus, continue_training
-write = d._write
-def die(folder, model):
-    write(folder, model)
-    os.kill(os.getpid(), 9)
-d._write = die
-continue_training({str(words)!r}, Corpus.from_texts(["a cat"] * 3, [["feline"]] * 3))
-"""
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
-    assert done.returncode == -9
-    assert files(words) == before
-    continue_training(words, CORRECTIONS)
-    assert "feline" in read_labels(words).ids

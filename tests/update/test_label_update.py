@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -175,31 +173,6 @@ def test_failure_while_writing_leaves_the_old_model(model, monkeypatch):
         remove_labels(model, ["cat"])
     assert files(model) == before
     assert [path.name for path in model.parent.iterdir() if path.name.startswith(".")] == []
-
-
-KILLED = """
-import os, sys
-from glocal.storage import integrity, model_directory
-from glocal.update.label_update import remove_labels
-write = model_directory._write
-def killed(folder, model):
-    write(folder, model)
-    os._exit(9)  # no handler and no clean-up runs, as in a kill
-model_directory._write = killed
-remove_labels(sys.argv[1], ["cat"])
-"""
-
-
-def test_killed_while_writing_leaves_the_old_model(trained, tmp_path):
-    if len(read_history(trained)) or "words" not in str(trained):
-        pytest.skip("one model is enough")
-    model = Path(shutil.copytree(trained, tmp_path / "model"))
-    before = files(model)
-    done = subprocess.run([sys.executable, "-c", KILLED, str(model)], check=False)
-    assert done.returncode == 9
-    assert files(model) == before
-    remove_labels(model, ["cat"])
-    assert "cat" not in read_labels(model).index
 
 
 def test_other_files_stay(model):

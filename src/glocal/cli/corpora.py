@@ -11,17 +11,38 @@ from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
+    from glocal.vocabulary.label_names import NamedLabels
     from glocal.vocabulary.label_table import LabelTable
 
 MOST_NAMED = 20  # skipped rows that are listed one by one
 
 
-def read_file(*paths: str, **reading: Any) -> Corpus:
-    """Read one corpus from one or more files and report the rows that were skipped."""
+def read_file(*paths: str, known: Sequence[NamedLabels | None] = (), **reading: Any) -> Corpus:
+    """Read one corpus from one or more files and report the rows that were skipped.
+
+    Args:
+        *paths: The files.
+        known: Labels that texts may name in place of their ids.
+        **reading: How they are read.
+    """
     from glocal.data.readers import read_corpora
 
     corpus = read_corpora(paths, **reading)
     report_skipped(corpus.skipped)
+    for labels in known:
+        if labels is not None:
+            corpus = _with_ids(corpus, labels)
+    return corpus
+
+
+def _with_ids(corpus: Corpus, labels: NamedLabels) -> Corpus:
+    from glocal.vocabulary.label_names import with_label_ids
+
+    corpus, names = with_label_ids(corpus, labels)
+    if names:
+        shown = ", ".join(repr(name) for name in names[:3]) + (", …" if len(names) > 3 else "")
+        given = "1 label is" if len(names) == 1 else f"{len(names):,} labels are"
+        console.note(f"{corpus.source}: {given} given by name ({shown}); their ids are used.")
     return corpus
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from glocal.data.corpus import Corpus
     from glocal.metrics.bootstrap import BootstrapResult
+    from glocal.predict.band_calibration import BandCalibration
     from glocal.predict.band_ranking import BandRanking
     from glocal.predict.evaluation import EvaluationReport
     from glocal.predict.shared_task import SharedTaskScores
@@ -99,8 +100,13 @@ def evaluate(
         more_gold=more_gold,
     )
 
-    from glocal.predict.report_tables import comparison_table, ranking_table
+    from glocal.predict.report_tables import (
+        band_calibration_table,
+        comparison_table,
+        ranking_table,
+    )
     from glocal.predict.shared_task import shared_task_table
+    from glocal.storage.model_directory import read_labels
     from glocal.vocabulary import bands as label_bands
 
     options: dict[str, Any] = {
@@ -109,11 +115,12 @@ def evaluate(
         "bands": label_bands.Bands.parse(bands) if bands else None,
         "train": read_file(train, **reading) if train else None,
     }
-    corpus = read_file(file, **reading)
+    known = [read_labels(models[0])]
+    corpus = read_file(file, known=known, **reading)
     ranking = {
         "bands": options["bands"],
         "k": max(ks),
-        "more_gold": read_file(more_gold, **reading) if more_gold else None,
+        "more_gold": read_file(more_gold, known=known, **reading) if more_gold else None,
     }
     groups = read_file(file, **{**reading, "id_field": group_field}).ids if group_field else None
     reports, comparison, shared = _evaluate(
@@ -126,10 +133,14 @@ def evaluate(
         batch_size=batch_size,
     )
     rankings: list[BandRanking] = []
+    calibrations: list[BandCalibration] = []
     if within_bands:
-        rankings = _rank(models[0], corpus, ranking, device=device, batch_size=batch_size)
+        rankings, calibrations = _rank(
+            models[0], corpus, ranking, device=device, batch_size=batch_size
+        )
     further: dict[str, tuple[list[Any], Any]] = {
         "within_bands": (rankings, ranking_table),
+        "band_calibration": (calibrations, band_calibration_table),
         "shared_task": (shared, shared_task_table),
     }
     if as_json:
@@ -174,13 +185,17 @@ def _rank(
     *,
     device: str,
     batch_size: int,
-) -> list[BandRanking]:
+) -> tuple[list[BandRanking], list[BandCalibration]]:
+    from glocal.predict.band_calibration import calibration_by_band
     from glocal.predict.band_ranking import rank_within_bands
     from glocal.predict.predictor import Predictor
 
     predictor = Predictor.load(model, device=device, batch_size=batch_size)
     with console.progress_bar("ranking within bands") as progress:
-        return rank_within_bands(predictor, corpus, progress=progress, **options)
+        rankings = rank_within_bands(predictor, corpus, progress=progress, **options)
+    with console.progress_bar("probabilities by band") as progress:
+        bands = options["bands"]
+        return rankings, calibration_by_band(predictor, corpus, bands=bands, progress=progress)
 
 
 def _evaluate(

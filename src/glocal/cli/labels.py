@@ -15,6 +15,7 @@ from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from glocal.update.label_update import LabelUpdate
+    from glocal.vocabulary.label_names import NamedLabels
 
 app = typer.Typer(
     name="labels",
@@ -90,7 +91,7 @@ def add(
     ] = None,
     train: Annotated[
         str | None,
-        option("Training texts to compare with [default: those kept in the model]"),
+        option("Training texts to compare with, where the model keeps too few."),
     ] = None,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -100,12 +101,14 @@ def add(
 
     Labels without examples are recognised by their names. Other labels keep their scores.
     """
+    from glocal.storage.model_directory import read_labels
     from glocal.update.label_update import add_labels
 
     table = read_labels_file(labels)
     assert table is not None
-    shown = read_file(examples, require_labels=True, **reading) if examples else None
-    texts = read_file(train, **reading) if train else None
+    known: list[NamedLabels | None] = [table, read_labels(model)]
+    shown = read_file(examples, known=known, require_labels=True, **reading) if examples else None
+    texts = read_file(train, known=known, **reading) if train else None
     with console.progress_bar("reading examples") as progress:
         update = add_labels(
             model, table, examples=shown, train=texts, device=device, progress=progress
@@ -218,4 +221,5 @@ def convert(
     write_label_table(table, out)
     if as_json:
         console.print_json({"path": str(out), "labels": len(table)})
-    console.note(f"Wrote {len(table):,} labels to {out}.")
+    count = "1 label" if len(table) == 1 else f"{len(table):,} labels"
+    console.note(f"Wrote {count} to {out}.")

@@ -56,12 +56,13 @@ def threshold(
     Choose a precision, the highest F1 or a number of labels per text. The report shows what it
     costs in recall. Prediction, the server and its page use the new threshold by default.
     """
+    from glocal.storage.model_directory import read_labels
     from glocal.update.threshold_update import tune_threshold
 
     if f1 and (precision is not None or labels_per_text is not None):
         other = "--precision" if precision is not None else "--labels-per-text"
         raise ConfigError(f"--f1 and {other} exclude each other; give one of them")
-    corpus = read_file(file, require_labels=True, **reading)
+    corpus = read_file(file, known=[read_labels(model)], require_labels=True, **reading)
     with console.progress_bar("tagging") as progress:
         update = tune_threshold(
             model,

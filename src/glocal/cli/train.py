@@ -117,15 +117,19 @@ def train(
             "--epochs": epochs is not None, "--budget": budget, "--resume": resume,
         }  # fmt: skip
         _check_further(start, add, [name for name, value in given.items() if value])
+        from glocal.storage.model_directory import read_labels
+
         assert start is not None
         assert add
+        label_table = read_labels_file(labels)
+        known = [label_table, read_labels(start)]
         continue_from(
             start,
-            read_file(*add, require_labels=True, **reading),
+            read_file(*add, known=known, require_labels=True, **reading),
             out=out,
-            train=read_file(*files, require_labels=True, **reading) if files else None,
-            dev=read_file(dev, **reading) if dev else None,
-            label_table=read_labels_file(labels),
+            train=read_file(*files, known=known, require_labels=True, **reading) if files else None,
+            dev=read_file(dev, known=known, **reading) if dev else None,
+            label_table=label_table,
             overwrite=overwrite,
             device=device,
             as_json=as_json,
@@ -163,9 +167,9 @@ def train(
 
         train_on = partial(fit_sharded, labels=shard_labels, encoder=shard_encoder)
     check_target(out, resume=resume, overwrite=overwrite)
-    corpus = read_file(*files, require_labels=True, **reading)
-    dev_corpus = read_file(dev, **reading) if dev else None
     label_table = read_labels_file(labels)
+    corpus = read_file(*files, known=[label_table], require_labels=True, **reading)
+    dev_corpus = read_file(dev, known=[label_table], **reading) if dev else None
     advise_on_labels(corpus, has_label_table=label_table is not None)
 
     from glocal.cli.training_progress import TrainingProgress

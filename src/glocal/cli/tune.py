@@ -81,15 +81,16 @@ def tune(
             on_gpus = 1 if device.startswith("cuda") else 0
             place = trials_on_ray(address, workers=workers, gpus=on_gpus)
             trials_in = held.enter_context(place)
+        table = read_labels_file(labels)
         result = tune_recipe(
             recipe,
-            read_file(*files, require_labels=True, **reading),
-            read_file(dev, require_labels=True, **reading),
+            read_file(*files, known=[table], require_labels=True, **reading),
+            read_file(dev, known=[table], require_labels=True, **reading),
             out=out,
             overrides=override or (),
             budget=seconds,
             trials=trials,
-            label_table=read_labels_file(labels),
+            label_table=table,
             engine="optuna" if on_ray else engine,
             overwrite=overwrite,
             device=device,

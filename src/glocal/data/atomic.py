@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import glob
 import json
 import os
 import shutil
@@ -149,21 +150,33 @@ def _is_running(number: str) -> bool:
 
 
 @contextlib.contextmanager
-def temporary_dir(final: str | Path) -> Iterator[Path]:
+def temporary_dir(final: str | Path, *, kind: str = "") -> Iterator[Path]:
     """Create a directory beside `final` that is removed when the block ends, if it still exists.
 
     It is meant to be filled and passed to `replace_dir` inside the block.
 
     Args:
         final: Where the finished directory will go; its parent is created if need be.
+        kind: A word in its name, by which `remove_leftovers` finds those of killed processes.
     """
     target = Path(final)
     target.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+    prefix = f".{target.name}.{kind}"
+    folder = Path(tempfile.mkdtemp(prefix=prefix, suffix=".tmp", dir=target.parent))
     os.chmod(folder, 0o777 & ~_umask())
     try:
         yield folder
     finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_leftovers(final: str | Path, *, kind: str) -> None:
+    """Remove the temporary directories of one kind that killed processes left beside `final`.
+
+    The caller must make sure that no process is using one of them.
+    """
+    target = Path(final)
+    for folder in target.parent.glob(f".{glob.escape(target.name)}.{kind}*.tmp"):
         shutil.rmtree(folder, ignore_errors=True)
 
 

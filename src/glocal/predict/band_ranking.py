@@ -103,7 +103,7 @@ def rank_within_bands(
     gold = predictor.labels.encode(corpus)
     elsewhere = _labels_of(more_gold, predictor.labels)
     rankings = []
-    for name, members in _bands(predictor.labels.counts, bands, gold.shape[1]):
+    for name, members in label_bands(predictor.labels.counts, bands, gold.shape[1]):
         columns = np.flatnonzero(members)
         inside = gold[:, columns]
         rows = np.flatnonzero(np.diff(inside.indptr))
@@ -142,7 +142,7 @@ def _labels_of(corpus: Corpus | None, labels: LabelSpace) -> Ints:
     return found[found < len(labels)]
 
 
-def _bands(counts: Ints, bands: Bands, n_columns: int) -> Iterator[tuple[str, Bools]]:
+def label_bands(counts: Ints, bands: Bands, n_columns: int) -> Iterator[tuple[str, Bools]]:
     """Yield the columns of each band, unseen labels first."""
     band_of = np.full(n_columns, -1)
     band_of[: len(counts)] = bands.assign(counts)

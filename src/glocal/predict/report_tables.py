@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from glocal.metrics.bootstrap import BootstrapResult
 from glocal.metrics.metric_names import MICRO
+from glocal.predict.band_calibration import LIKELY, BandCalibration
 from glocal.predict.band_ranking import BandRanking, Interval
 from glocal.predict.evaluation import EvaluationReport
 from glocal.ranking.decision import Decision
@@ -154,6 +155,23 @@ def ranking_table(rankings: Sequence[BandRanking]) -> Table:
         ],
         rows,
         note="with gold: only the labels that some text has are ranked; –: the model knows none",
+    )
+
+
+def band_calibration_table(rows: Sequence[BandCalibration]) -> Table:
+    """Return the probabilities of each band's labels beside what was observed."""
+    return Table(
+        "Calibration by band",
+        [
+            *columns("text", "band"),
+            *columns("count", "predictions"),
+            *columns("share", "calibration error"),
+            *columns("count", f"of {LIKELY} or more"),
+            *columns("share", "mean", "gold"),
+        ],
+        [(r.band, r.n, r.error, r.n_likely, r.mean, r.observed) for r in rows],
+        note="of the best 100 labels of each text; right: those with a probability of "
+        f"{LIKELY} or more, their mean, and the share of them that is gold",
     )
 
 

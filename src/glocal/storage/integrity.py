@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from glocal.data.atomic import exclusive, replace_dir, temporary_dir
+from glocal.data.atomic import exclusive, remove_leftovers, replace_dir, temporary_dir
 from glocal.data.checksums import changed_files, read_checksums, write_checksums
 from glocal.errors import ModelError
 
 logger = logging.getLogger(__name__)
 
+_EDITED = "edited-"  # in the names of folders that are to replace a model
 _NOT_READ = ("README.md", "train_log.jsonl")  # by prediction; people may edit the card
 
 
@@ -106,7 +107,7 @@ def edit_model(path: str | Path, *, out: str | Path | None = None) -> Iterator[P
     """
     target = Path(path if out is None else out)
     try:
-        with exclusive(target), temporary_dir(target) as folder:
+        with exclusive(target), _edited_copy(target) as folder:
             shutil.copytree(path, folder, copy_function=_link, dirs_exist_ok=True)
             yield folder
             update_checksums(folder)
@@ -120,6 +121,14 @@ def edit_model(path: str | Path, *, out: str | Path | None = None) -> Iterator[P
             f"cannot write the model directory {target}: {error.strerror or error}; "
             "nothing there was changed"
         ) from error
+
+
+@contextlib.contextmanager
+def _edited_copy(target: Path) -> Iterator[Path]:
+    """Create the folder of a changed model, where no other process is changing it."""
+    remove_leftovers(target, kind=_EDITED)
+    with temporary_dir(target, kind=_EDITED) as folder:
+        yield folder
 
 
 def _link(source: str, copy: str) -> None:

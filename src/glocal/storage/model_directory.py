@@ -265,8 +265,12 @@ def _stored_calibration(settings: Mapping[str, Any]) -> Calibration:
 
 
 def read_labels(path: str | Path) -> LabelSpace:
-    """Read the label space of a model directory, without loading the model."""
-    _check_there(Path(path))
+    """Read the label space of a model directory, without loading the model.
+
+    Raises:
+        ModelError: The folder is not a model directory, is damaged, or has a newer format.
+    """
+    read_settings(Path(path))
     with _damaged(Path(path)):
         return LabelSpace.load(Path(path) / "labels.parquet")
 

@@ -22,6 +22,7 @@ from glocal.systems.aplc_xlnet import APLCXLNet
 from glocal.systems.long_documents import long_documents
 from glocal.systems.mixture import ExpertMixture
 from glocal.systems.system import LabelStatistics, System
+from glocal.systems.undrawn_weights import UndrawnWeights
 
 if TYPE_CHECKING:
     from glocal.encoders.static import StaticVectors
@@ -75,19 +76,26 @@ def rebuild_system(
     config: Mapping[str, Any],
     tokenizer: TextTokenizer,
 ) -> System:
-    """Build a system whose weights are to be loaded, from a stored encoder configuration."""
+    """Build a system whose weights are to be loaded, from a stored encoder configuration.
+
+    Until then its weights are whatever was in memory.
+    """
     mapping = dict(config)
     n_layers = int(mapping.pop("glocal_layers"))
+    with UndrawnWeights():
+        model = _stored_encoder(mapping, recipe)
+        return _assemble(recipe, model, tokenizer, lambda _: statistics, n_layers=n_layers)
+
+
+def _stored_encoder(mapping: dict[str, Any], recipe: ResolvedRecipe) -> Any:
     if mapping["model_type"] == WORD_VECTORS:
-        model: Any = WordVectorModel(mapping["vocab_size"], mapping["hidden_size"])
-    elif mapping["model_type"] == LSTM:
+        return WordVectorModel(mapping["vocab_size"], mapping["hidden_size"])
+    if mapping["model_type"] == LSTM:
         sizes = mapping["vocab_size"], mapping["vector_size"], mapping["lstm_size"]
-        model = BiLstmModel(*sizes, mapping["dropout"])
-    elif mapping["model_type"] == NO_ENCODER:
-        model = NoEncoderModel()
-    else:
-        model = model_from_config(mapping, recipe.encoder)
-    return _assemble(recipe, model, tokenizer, lambda _: statistics, n_layers=n_layers)
+        return BiLstmModel(*sizes, mapping["dropout"])
+    if mapping["model_type"] == NO_ENCODER:
+        return NoEncoderModel()
+    return model_from_config(mapping, recipe.encoder)
 
 
 def _load_encoder(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,13 @@ _REPLAYED, _REPLAYED_FOR_EACH = 1000, 2  # training texts: at least, and for eac
 _EPOCHS = 3
 _RATE = 0.5  # learning rates, in multiples of those of the training
 _WARMUP = 0.1  # the optimizer knows nothing of the earlier steps
+
+
+class _ShortRun(RunFolder):
+    """The folder of a run that is too short to be resumed: it keeps no checkpoints."""
+
+    def save(self, *_values: Any, **_named: Any) -> None:
+        """Write nothing."""
 
 
 def trained_further(
@@ -62,7 +70,7 @@ def trained_further(
     engine.seed(recipe.train.seed)
     with tempfile.TemporaryDirectory(prefix="glocal-") as state:
         for number, mixture in enumerate(mixtures_of(system)):
-            folder_of_run = RunFolder(Path(state) / str(number))
+            folder_of_run = _ShortRun(Path(state) / str(number))
             data = documents(recipe, mixture, model.tokenizer, change.after, corpus, features={})
             context = RunContext(engine.fresh(), folder_of_run, listener)
             run = SingleRun(

@@ -29,12 +29,13 @@ from glocal.train.listener import TrainListener
 from glocal.train.local_engine import engine_for
 from glocal.train.run import check_target
 from glocal.train.single import documents
+from glocal.update.label_update import changed_companions
 from glocal.vocabulary import label_change
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_change import LabelChange
 from glocal.vocabulary.label_table import LabelTable
 
-_SHOWN = 2000  # texts of each set that the report looks at
+_SHOWN = 500  # texts of each set that the report looks at
 _K = 5
 NEW = "new"  # the band of labels without training texts before
 
@@ -153,15 +154,15 @@ def _continued(
 ) -> StoredModel:
     """Return the model after its companions and its network have learnt the texts."""
     system: DocumentRanker
-    if model.recipe.reads_words_alone:
-        system = WordsRanker(change.after.counts)
-        system.combination = model.system.combination
-    else:
-        from glocal.update.further_steps import trained_further
+    with changed_companions(model, change) as companions:
+        if model.recipe.reads_words_alone:
+            system = WordsRanker(change.after.counts)
+            system.combination = model.system.combination
+        else:
+            from glocal.update.further_steps import trained_further
 
-        system = trained_further(folder, model, change, device=device, listener=listener)
-    companions = (model.companions or Companions()).with_labels(change)
-    return replace(model, system=system, labels=change.after, companions=companions)
+            system = trained_further(folder, model, change, device=device, listener=listener)
+    return replace(model, system=system, labels=change.after, companions=companions())
 
 
 def _fitted(model: StoredModel, dev: Corpus, device: str) -> StoredModel:

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,8 +62,8 @@ def add_labels(
         path: The model directory.
         table: The new labels.
         examples: Texts that have them. Labels without any are scored by their names.
-        train: Training texts to fit the new labels against; by default what the model keeps of
-            them.
+        train: Training texts to fit the new labels against: for an encoder, and where the model
+            keeps too few of its own.
         device: Where the encoder reads examples: `auto`, `cpu` or `cuda`.
         progress: Receives how many texts the encoder has read.
 
@@ -147,6 +149,19 @@ def merge_labels(path: str | Path, ids: Sequence[str], *, into: str) -> LabelUpd
     return _apply(path, model, change, {"change": "merge", "labels": list(ids), "into": into})
 
 
+@contextmanager
+def changed_companions(
+    model: StoredModel, change: LabelChange
+) -> Iterator[Callable[[], Companions]]:
+    """Change the companions of a model in a thread, while the block changes its network.
+
+    Yields:
+        Returns the changed companions, after the block.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit((model.companions or Companions()).with_labels, change).result
+
+
 def _apply(
     path: str | Path,
     model: StoredModel,
@@ -163,19 +178,19 @@ def _apply(
             "model it was exported from, and export that again"
         )
     system: DocumentRanker
-    if model.recipe.reads_words_alone:
-        system = WordsRanker(change.after.counts)
-        system.combination = model.system.combination
-    else:
-        from glocal.update.expert_rows import changed_system
+    with changed_companions(model, change) as companions:
+        if model.recipe.reads_words_alone:
+            system = WordsRanker(change.after.counts)
+            system.combination = model.system.combination
+        else:
+            from glocal.update.expert_rows import changed_system
 
-        system = changed_system(Path(path), model, change, device=device, progress=progress)
-    companions = (model.companions or Companions()).with_labels(change)
+            system = changed_system(Path(path), model, change, device=device, progress=progress)
     changed = replace(
         model,
         system=system,
         labels=change.after,
-        companions=companions,
+        companions=companions(),
         decision=model.decision.restricted(change.after.index),
     )
     rewrite_model(path, changed, change={**entry, "n_labels": len(change.after)})

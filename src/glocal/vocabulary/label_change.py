@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.data.corpus import Corpus
-from glocal.data.duplicates import text_keys
 from glocal.errors import DataError, did_you_mean
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelEntry, LabelTable
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+
+_MOST_OTHERS = 10_000  # training texts that are kept to compare examples with, or four for each
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,14 @@ class LabelChange:
     def n_new(self) -> int:
         """Number of new labels."""
         return len(self.after) - int(self.columns.shape[1])
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether every label from before stays as it is, in its place."""
+        shares, n_labels = self.columns, len(self.before)
+        if shares.shape[1] != n_labels or shares.nnz != n_labels:
+            return False
+        return bool((shares.indices == np.arange(n_labels)).all() and (shares.data == 1).all())
 
     @cached_property
     def example_labels(self) -> Any:
@@ -102,11 +111,20 @@ def added(
 
 
 def _others(train: Corpus | None, examples: Corpus | None) -> Corpus | None:
-    """Return the training texts that are not among the examples, whose labels replace theirs."""
+    """Return training texts that are not among the examples, whose labels replace theirs.
+
+    Of many texts a part is enough: no expert compares with more.
+    """
     if train is None or examples is None:
         return train
-    same = np.isin(text_keys(train, near=False), text_keys(examples, near=False))
-    return train.take(np.flatnonzero(~same))
+    import pyarrow.compute as pc
+
+    shown = examples.table.column("text").combine_chunks()
+    same = pc.is_in(train.table.column("text"), value_set=shown).to_numpy()
+    others, most = np.flatnonzero(~same), max(_MOST_OTHERS, 4 * len(examples))
+    if len(others) > most:
+        others = np.sort(np.random.default_rng(0).permutation(others)[:most])
+    return train if len(others) == len(train) else train.take(others)
 
 
 def continued(

@@ -304,6 +304,18 @@ def test_a_matcher_follows_the_labels():
     assert not some[:, 1].any()
 
 
+@pytest.mark.parametrize("names", [[["public"], ["health", "cattle"]], [["public"], ["health"]]])
+def test_gains_are_the_scores_that_are_not_zero(names):
+    vectoriser, found = matcher(names)
+    texts = vectoriser.rows(["public health", "cattle and roads", "nothing of it", "health"])
+    found = replace(found, labels=np.array([3, 8]))
+    rows, labels, gains = found.gains(texts)
+    dense = np.zeros((4, 9), np.float32)
+    dense[rows, labels] = gains
+    np.testing.assert_array_equal(dense[:, [3, 8]], found.scores(texts))
+    assert len(gains) == np.count_nonzero(found.scores(texts))
+
+
 def test_a_device_adds_the_scores_of_names():
     model, _ = unseen_model()
     texts = model.vectoriser.rows(["roads of zanzibar", "steel for cattle", "zebra", "…"])

@@ -9,9 +9,11 @@ from glocal.companions.sparse import sparse_scoring as scoring
 from glocal.companions.sparse.sparse_rows import SparseRows, as_csr
 from glocal.companions.sparse.sparse_scoring import (
     LabelGroups,
+    LabelSet,
     LinearScorer,
     dense_product,
     top_labels,
+    top_of_sets,
 )
 
 
@@ -52,6 +54,31 @@ def test_only_allowed_labels_come():
     by_text[np.arange(20), np.arange(20) % 9] = True
     indices, _ = top_labels(scorer(), texts(), 1, allowed=by_text)
     assert indices.ravel().tolist() == [i % 9 for i in range(20)]
+
+
+def test_sets_of_labels_are_those_of_single_calls():
+    some = np.arange(9) % 2 == 0
+    by_text = np.random.default_rng(4).random((20, 9)) < 0.5
+    sets = [LabelSet(4), LabelSet(3, some), LabelSet(2, by_text), LabelSet(2, np.zeros(9, bool))]
+    found = top_of_sets(scorer(), texts(), sets, threads=2)
+    for wanted, (indices, scores) in zip(sets, found, strict=True):
+        alone = top_labels(scorer(), texts(), wanted.k, allowed=wanted.allowed)
+        np.testing.assert_array_equal(indices, alone[0])
+        np.testing.assert_array_equal(scores, alone[1])
+    assert (found[3][0] == -1).all()
+
+
+@pytest.mark.parametrize("levels", [3, 50, 100_000])
+def test_of_many_labels_few_are_looked_at(monkeypatch, levels):
+    values = np.random.default_rng(5).integers(0, levels, 1003).astype(np.float32)
+    many = LinearScorer(csr_matrix((1, 1003), dtype=np.float32), values)
+    text = csr_matrix((1, 1), dtype=np.float32)
+    expected = np.argsort(-values, kind="stable")
+    for block in (4, 16, 10_000):
+        monkeypatch.setattr(scoring, "_BLOCK", block)
+        for k in (1, 7, 15, 1003):
+            indices, _ = top_labels(many, text, k)
+            np.testing.assert_array_equal(indices[0], expected[:k])
 
 
 @pytest.mark.parametrize("bounds", [np.int32, np.int64])

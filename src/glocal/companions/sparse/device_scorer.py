@@ -91,8 +91,9 @@ class DeviceScorer:
                     gains
                 ).to(scores.device)
         if self._names is not None:  # found in an index of words, which is no work for a GPU
-            by_name = torch.from_numpy(self._names.scores(features)).to(scores.device)
-            scores[:, torch.from_numpy(self._names.labels).to(scores.device)] += by_name
+            found = (torch.from_numpy(p).to(scores.device) for p in self._names.gains(features))
+            texts_of, labels_of, gains_of = found
+            scores[texts_of, labels_of] += gains_of
         return scores
 
 

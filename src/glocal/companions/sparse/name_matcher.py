@@ -50,6 +50,18 @@ class NameMatcher:
         """Return the scores (n, U) of the texts of a CSR matrix."""
         return self._score(self.evidence(features))
 
+    def gains(
+        self, features: Any
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+        """Return the scores that are not zero: their texts, labels and values.
+
+        Of a million names a text shares words with few, and the logarithm of all would cost most.
+        """
+        evidence = self.evidence(features)
+        rows, places = np.divmod(np.flatnonzero(evidence > 0), max(1, len(self.labels)))
+        found = evidence[rows, places]
+        return rows, self.labels[places], self.slopes[places] * np.log1p(_SCALE * found)
+
     def evidence(self, features: Any) -> NDArray[np.float32]:
         """Return the evidence (n, U) of the texts of a CSR matrix, from 0 up to about 1."""
         evidence = dense_product(features, self.weights)
@@ -64,7 +76,7 @@ class NameMatcher:
     def found(self, features: Any) -> NDArray[np.float32]:
         """Return the share (n, U) of each label's name in texts, of the name found best."""
         by_name = dense_product(self._words_found(features), self.shares)
-        if not len(self.labels):
+        if by_name.shape[1] == len(self.labels):  # one name each
             return by_name
         return np.maximum.reduceat(by_name, self.bounds[:-1], axis=1)
 

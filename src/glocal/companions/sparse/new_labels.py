@@ -20,10 +20,13 @@ from glocal.companions.sparse.label_profiles import label_profiles
 from glocal.companions.sparse.platt import frequency_terms
 from glocal.companions.sparse.solver import Positives, TextProducts, solve_block
 from glocal.companions.sparse.sparse_scoring import LinearScorer
+from glocal.companions.sparse.threads import n_threads, ordered_map
 from glocal.companions.sparse.training_memory import TrainingMemory
 from glocal.companions.sparse.unseen_labels import name_scorer
 from glocal.companions.sparse.vectoriser import Vectoriser
 from glocal.config import SparseConfig
+
+_SMALLEST_BLOCK = 8  # labels: reading the texts takes the same time for fewer
 
 
 def sample_rows(n_texts: int, size: int, *, seed: int) -> NDArray[np.int64]:
@@ -66,9 +69,13 @@ def fit_new_labels(
         positive = gold.tocsc()[:, seen]
         prior = vectoriser.transform([names[label] for label in seen.tolist()]).T.tocsc()
         prior = prior * np.float32(config.name_weight)
-        for start in range(0, len(seen), config.cluster_size):
-            block = slice(start, start + config.cluster_size)
-            found = _solved(every, positive[:, block], prior[:, block].tocsr(), config)
+
+        def solve(block: slice) -> LinearScorer:
+            return _solved(every, positive[:, block], prior[:, block].tocsr(), config)
+
+        threads = n_threads(0)
+        blocks = _blocks(len(seen), most=config.cluster_size, threads=threads)
+        for block, found in zip(blocks, ordered_map(solve, blocks, threads=threads), strict=True):
             weights = found.weights * np.float32(scaling.slope)
             if scaling.likeness:
                 means = label_profiles(
@@ -87,6 +94,12 @@ def fit_new_labels(
     order = np.argsort(np.concatenate([seen, unseen]))
     joined = csc_matrix(hstack(parts, format="csc"))[:, order]
     return LinearScorer(joined.tocsr().astype(np.float32), biases, names=matcher)
+
+
+def _blocks(n_labels: int, *, most: int, threads: int) -> list[slice]:
+    """Return blocks of labels that are solved together, enough of them for all threads."""
+    size = min(most, max(_SMALLEST_BLOCK, -(-n_labels // threads)))
+    return [slice(start, start + size) for start in range(0, n_labels, size)]
 
 
 class _Texts:

@@ -125,6 +125,8 @@ def _new_words(part: Part, texts: Sequence[str], named: Container[str]) -> dict[
 def _wider(part: Part, new: Mapping[str, int], n_texts: int) -> tuple[Part, NDArray[np.int64]]:
     """Return a part with further words, of so many texts each, and where its old features are."""
     old = part.vocabulary
+    if not new:
+        return part, np.arange(len(old))
     words = sorted([*old.words, *new])
     index = {word: place for place, word in enumerate(words)}
     own = np.array([index[word] for word in old.words], dtype=np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +21,7 @@ from glocal.companions.companion import (
 )
 from glocal.companions.sparse.sparse_files import FORMAT
 from glocal.companions.sparse.sparse_model import SparseModel
+from glocal.companions.sparse.sparse_scoring import LabelSet
 from glocal.data.cache import cached, is_cached
 from glocal.errors import ModelError
 from glocal.log_odds import log_odds
@@ -100,20 +102,20 @@ class SparseCompanion(Companion):
         """Return the companion with its weights on a GPU, where the device is one."""
         return replace(self, model=self.model.placed(device))
 
-    @property
+    @cached_property
     def prior(self) -> np.ndarray:
         """Return the log-odds (L,) of labels before a text is read, from their training texts."""
         counts = np.asarray(self.counts, dtype=np.float64)
         share = (counts + 0.5) / (max(self.n_documents, counts.max(initial=0)) + 1.0)
         return log_odds(share).astype(np.float32)
 
-    @property
+    @cached_property
     def unseen(self) -> np.ndarray:
         """(L,) bool: labels without a training text, other than those added later."""
         unseen: np.ndarray = (np.asarray(self.counts) == 0) & ~self.added
         return unseen
 
-    @property
+    @cached_property
     def added(self) -> np.ndarray:
         """(L,) bool: labels added after training."""
         return np.arange(len(self.counts)) >= len(self.counts) - self.n_added
@@ -143,22 +145,12 @@ class SparseCompanion(Companion):
         self, texts: Sequence[str], *, allowed: np.ndarray | None = None
     ) -> Arrays:
         """Return the best labels of texts, among those allowed, with log-odds."""
-        trained = ~self.added
-        width = min(_BEST, int(trained.sum()))
-        within = trained if allowed is None else trained & allowed
-        restricted = self.n_added or allowed is not None
-        labels, probabilities = self.model.topk(
-            texts, width, allowed=within if restricted else None, prior=self.prior, threads=0
-        )
-        for some, most in ((self.unseen, _BEST_UNSEEN), (self.added, _BEST)):
-            if not some.any():
-                continue
-            rare, rare_probabilities = self.model.topk(
-                texts,
-                min(most, int(some.sum())),
-                allowed=some if allowed is None else some & allowed,
-                threads=0,
-            )
+        sets = self._sets
+        if allowed is not None:
+            sets = [LabelSet(some.k, some.within(allowed)) for some in sets]
+        found = self.model.topk_of_sets(texts, sets, prior=self.prior, threads=0)
+        labels, probabilities = found[0]
+        for rare, rare_probabilities in found[1:]:
             # Each label is listed once; the place of one that is there already is left empty.
             there = (rare[:, :, None] == labels[:, None, :]).any(axis=2) | (rare < 0)
             highest = probabilities.max(axis=1, keepdims=True)
@@ -167,6 +159,16 @@ class SparseCompanion(Companion):
             probabilities = np.concatenate([rare_probabilities, probabilities], axis=1)
         odds = log_odds(probabilities, _CLIP).astype(np.float32)
         return {SPARSE: labels.astype(np.int32), SPARSE_ODDS: odds}
+
+    @cached_property
+    def _sets(self) -> list[LabelSet]:
+        """The labels with a list of best ones of their own."""
+        trained = ~self.added
+        sets = [LabelSet(min(_BEST, int(trained.sum())), trained if self.n_added else None)]
+        for some, most in ((self.unseen, _BEST_UNSEEN), (self.added, _BEST)):
+            if some.any():
+                sets.append(LabelSet(min(most, int(some.sum())), some))
+        return sets
 
     def word_contributions(self, text: str, label: int) -> list[Contribution]:
         """Return the words and word pairs with a weight for a label, strongest first."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.sparse_files import read_model, write_model
-from glocal.companions.sparse.sparse_rows import as_csr, joined_rows
-from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
+from glocal.companions.sparse.sparse_rows import joined_rows
+from glocal.companions.sparse.sparse_scoring import Best, LabelSet, LinearScorer, top_of_sets
 from glocal.companions.sparse.threads import n_threads
 from glocal.companions.sparse.training_memory import LabelledTexts, Scaling, TrainingMemory
 from glocal.companions.sparse.vectoriser import Vectoriser, settled
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
-from glocal.errors import DataError, ModelError, Remedy
+from glocal.errors import DataError
 from glocal.log_odds import sigmoid
 from glocal.progress import StagedProgress
 
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
     from glocal.vocabulary.label_change import LabelChange
     from glocal.vocabulary.label_space import LabelSpace
 
-_GIVE_TEXTS = "; give the texts it was trained on as well"
 _LARGEST_LOGIT = np.float32(16)
-_GIVEN_TEXTS = 4000  # most training texts that new labels are fitted against; some have them
 
 
 class SparseModel:
@@ -181,7 +178,7 @@ class SparseModel:
         allowed: NDArray[np.bool_] | None = None,
         prior: NDArray[np.float32] | None = None,
         threads: int = 1,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    ) -> Best:
         """Return the most probable labels of each text.
 
         Args:
@@ -195,21 +192,48 @@ class SparseModel:
             Labels (n, k) int64, most probable first, ties by index, -1 where fewer are allowed;
             their probabilities (n, k) float32, 0 there.
         """
+        (found,) = self.topk_of_sets(texts, [LabelSet(k, allowed)], prior=prior, threads=threads)
+        return found
+
+    def topk_of_sets(
+        self,
+        texts: Sequence[str],
+        sets: Sequence[LabelSet],
+        *,
+        prior: NDArray[np.float32] | None = None,
+        threads: int = 1,
+    ) -> list[Best]:
+        """Return the most probable labels of each text out of several sets; see `topk`.
+
+        The prior is that of the first set. Each text is read and scored once.
+        """
         threads = n_threads(threads, texts=len(texts))
         features = self.vectoriser.rows(texts, threads=threads)
         if self._device_scorer is None:
-            indices, logits = top_labels(self.scorer, features, k, allowed=allowed, threads=threads)
+            found = top_of_sets(self.scorer, features, sets, threads=threads)
         else:
-            indices, logits = self._device_scorer.top(features, k, allowed=allowed)
+            top = self._device_scorer.top
+            found = [top(features, some.k, allowed=some.allowed) for some in sets]
         if prior is not None:
-            for row in self._without_words(features):
-                permitted = allowed if allowed is None or allowed.ndim == 1 else allowed[row]
-                odds = self._before_reading(prior, features[row : row + 1])
-                odds = odds if permitted is None else np.where(permitted, odds, -np.inf)
-                best = np.argsort(-odds, kind="stable")[: indices.shape[1]]
-                indices[row] = np.where(np.isfinite(odds[best]), best, -1)
-                logits[row] = odds[best]
-        return indices, _probability(logits)
+            self._use_prior(found[0], sets[0].allowed, features, prior)
+        return [(indices, _probability(logits)) for indices, logits in found]
+
+    def _use_prior(
+        self,
+        found: Best,
+        allowed: NDArray[np.bool_] | None,
+        features: Any,
+        prior: NDArray[np.float32],
+    ) -> None:
+        """Overwrite the best labels of texts without a known word by those of a prior."""
+        indices, logits = found
+        for row in self._without_words(features):
+            permitted = allowed if allowed is None or allowed.ndim == 1 else allowed[row]
+            odds = self._before_reading(prior, features[row : row + 1])
+            odds = odds if permitted is None else np.where(permitted, odds, -np.inf)
+            best = np.argsort(-odds, kind="stable")[: indices.shape[1]]
+            indices[row] = np.where(np.isfinite(odds[best]), best, -1)
+            logits[row] = odds[best]
 
     def _without_words(self, features: Any) -> NDArray[np.int64]:
         """Return the texts without a word that a training text has."""
@@ -234,126 +258,9 @@ class SparseModel:
         Raises:
             ModelError: No training texts are at hand to fit labels against.
         """
-        return self._wider(change)._changed(change)
+        from glocal.companions.sparse.changed_model import changed_model
 
-    def _wider(self, change: LabelChange) -> SparseModel:
-        """Return the model with the words that a change brings as features; it scores none."""
-        if self.memory is None or not (change.n_new or change.continues):
-            return self
-        from glocal.companions.sparse.new_words import spread_memory, spread_scorer, with_change
-
-        vectoriser, places = with_change(self.vectoriser, change, n_texts=self.memory.n_texts)
-        size = vectoriser.n_features
-        return SparseModel(
-            vectoriser,
-            spread_scorer(self.scorer, places, size, n_words=vectoriser.n_words),
-            self.config,
-            spread_memory(self.memory, places, size),
-        )
-
-    def _changed(self, change: LabelChange) -> SparseModel:
-        """Return the model for other labels, with the features it has."""
-        columns, memory = change.columns, self.memory
-        groups = self.scorer.groups
-        if groups is not None:
-            kept = columns.argmax(axis=0)  # the label with the largest share
-            groups = replace(groups, of=groups.of[np.asarray(kept).ravel()])
-        votes, names = self.scorer.votes, self.scorer.names
-        scorer = LinearScorer(
-            (as_csr(self.scorer.weights) @ columns).tocsr(),
-            np.asarray(self.scorer.biases @ columns, dtype=np.float32),
-            groups,
-            votes and votes.with_labels(columns),
-            names and names.with_labels(columns),
-        )
-        if memory is not None:
-            memory = memory.as_csr().with_labels(columns, change.n_new)
-        if change.n_new or change.continues:
-            known = self._known(memory, change)
-            examples = LabelledTexts(
-                self._features(change.examples), change.known_labels(change.examples)
-            )
-            if change.continues:
-                scorer = self._learn(scorer, change, examples, known)
-                kept = memory if memory is not None and memory.has_labels else known
-                memory = kept.with_texts(examples, size=self.config.memory)
-            if change.n_new:
-                scorer = scorer.joined(self._fit_new(change, examples.features, known))
-        scorer.weights.sort_indices()
-        return SparseModel(self.vectoriser, scorer, self.config, memory)
-
-    def _known(self, memory: TrainingMemory | None, change: LabelChange) -> TrainingMemory:
-        """Return what is known of the training: what the model keeps, with texts given instead.
-
-        Raises:
-            ModelError: It is too little for the change.
-        """
-        if memory is None:
-            raise ModelError(
-                "the model was written by an earlier version and lacks what changes need; train it "
-                "again"
-            )
-        from glocal.companions.sparse.further_texts import REPLAYED
-        from glocal.companions.sparse.new_labels import sample_rows
-
-        most = max(REPLAYED, change.n_examples) if change.continues else _GIVEN_TEXTS
-        if change.train is not None:
-            given = change.train.take(sample_rows(len(change.train), most, seed=0))
-            texts = LabelledTexts(self._features(given), change.known_labels(given))
-            return replace(memory, sample=texts, has_labels=True)
-        if change.n_examples and not len(memory.sample):
-            raise ModelError(
-                "the model was trained with sparse.memory=0 and keeps no training texts to fit "
-                f"labels against{_GIVE_TEXTS if change.continues else ''}",
-                remedies=[Remedy("train", "give the training texts", value="…")],
-            )
-        if change.continues and not memory.has_labels:
-            raise ModelError(
-                "the model was written by an earlier version and does not keep the labels of its "
-                f"training texts{_GIVE_TEXTS}"
-            )
-        rows = sample_rows(len(memory.sample), most, seed=1)
-        return replace(memory, sample=memory.sample.take(rows))
-
-    def _learn(
-        self,
-        scorer: LinearScorer,
-        change: LabelChange,
-        examples: LabelledTexts,
-        known: TrainingMemory,
-    ) -> LinearScorer:
-        """Return the scorer of the labels that stay after they have learnt the examples."""
-        from glocal.companions.sparse.further_texts import learn_texts
-
-        n_old = scorer.n_labels
-        return learn_texts(
-            scorer,
-            known.margins,
-            self.config,
-            texts=examples.of_labels(n_old),
-            replay=known.sample.of_labels(n_old),
-            counts=(change.before.counts, change.after.counts[:n_old]),
-            threads=n_threads(0),
-        )
-
-    def _features(self, corpus: Corpus | None) -> Any:
-        texts = [] if corpus is None else list(corpus.texts())
-        return self.vectoriser.transform(texts, threads=n_threads(0))
-
-    def _fit_new(self, change: LabelChange, examples: Any, memory: TrainingMemory) -> LinearScorer:
-        from glocal.companions.sparse.new_labels import fit_new_labels
-        from glocal.vocabulary.label_text import all_names, telling_name
-
-        new = range(len(change.after) - change.n_new, len(change.after))
-        return fit_new_labels(
-            self.vectoriser,
-            memory,
-            self.config,
-            names=[telling_name(change.after.names[label]) for label in new],
-            all_names=all_names(change.after)[new.start :],
-            examples=examples,
-            gold=change.example_labels,
-        )
+        return changed_model(self, change)
 
     def explain(self, text: str, label: int) -> list[Contribution]:
         """Return the words that speak for a label or against it.

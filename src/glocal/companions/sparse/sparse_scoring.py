@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 CHUNK_CELLS = 300_000  # a chunk of scores and its groups' share stay in the cache
 _FEW_TEXTS = 64  # texts for which scipy is not imported
+_BLOCK, _FEW_BLOCKS = 256, 4  # scores whose largest is found first; blocks for each label wanted
+
+Best = tuple[NDArray[np.int64], NDArray[np.float32]]  # labels and their scores, (n, k)
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,27 @@ class LinearScorer:
         if self.votes is not None:
             self.votes.add_to(scores, features)
         if self.names is not None:
-            scores[:, self.names.labels] += self.names.scores(features)
+            texts, labels, gains = self.names.gains(features)
+            scores[texts, labels] += gains
         return scores
+
+    def as_csr(self) -> LinearScorer:
+        """Return the same scorer with its weights as scipy's matrix."""
+        return replace(self, weights=as_csr(self.weights))
+
+    def with_labels(self, columns: Any) -> LinearScorer:
+        """Return the scorer of other labels; see `LabelChange`."""
+        groups = self.groups
+        if groups is not None:
+            kept = columns.argmax(axis=0)  # the label with the largest share
+            groups = replace(groups, of=groups.of[np.asarray(kept).ravel()])
+        return LinearScorer(
+            (as_csr(self.weights) @ columns).tocsr(),
+            np.asarray(self.biases @ columns, dtype=np.float32),
+            groups,
+            self.votes and self.votes.with_labels(columns),
+            self.names and self.names.with_labels(columns),
+        )
 
     def joined(self, others: LinearScorer) -> LinearScorer:
         """Return a scorer of these labels and of others after them, which have no groups."""
@@ -190,39 +213,110 @@ def top_labels(
         Labels (n, k), best first, ties by label, -1 where fewer are allowed; their scores, -inf
         there.
     """
-    width = min(k, scorer.n_labels)
+    (found,) = top_of_sets(scorer, features, [LabelSet(k, allowed)], threads=threads)
+    return found
 
-    def best(rows: slice) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+
+@dataclass(frozen=True)
+class LabelSet:
+    """Labels of which the best are asked for.
+
+    Args:
+        k: Number of labels per text.
+        allowed: (L,) or (n, L) bool, the labels; all by default.
+    """
+
+    k: int
+    allowed: NDArray[np.bool_] | None = None
+
+    @cached_property
+    def columns(self) -> NDArray[np.int64] | None:
+        """The labels, where they are the same for all texts and not all of them."""
+        if self.allowed is None or self.allowed.ndim == 2 or self.allowed.all():
+            return None
+        return np.flatnonzero(self.allowed)
+
+    def within(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return those of the labels that are allowed as well."""
+        return allowed if self.allowed is None else self.allowed & allowed
+
+    def best(self, scores: NDArray[np.float32], rows: slice) -> Best:
+        """Return the best labels of some texts (`rows`) by the scores (n, L) of all labels."""
+        columns = self.columns
+        if columns is not None:
+            found, values = _top(scores[:, columns], min(self.k, len(columns)))
+            found = columns[found]
+        else:
+            if self.allowed is not None and self.allowed.ndim == 2:
+                scores = np.where(self.allowed[rows], scores, np.float32(-np.inf))
+            found, values = _top(scores, min(self.k, scores.shape[1]))
+        return np.where(np.isneginf(values), -1, found), values
+
+
+def top_of_sets(
+    scorer: LinearScorer, features: Any, sets: Sequence[LabelSet], *, threads: int = 1
+) -> list[Best]:
+    """Return the best labels of each text out of several sets; every text is scored once.
+
+    Args:
+        scorer: The weights.
+        features: (n, F) CSR matrix of the texts.
+        sets: The sets.
+        threads: Number of threads.
+
+    Returns:
+        For each set, labels and scores as `top_labels` returns them.
+    """
+
+    def best(rows: slice) -> list[Best]:
         scores = scorer.scores(features[rows])
-        if allowed is not None:
-            scores[~np.broadcast_to(_rows_of(allowed, rows), scores.shape)] = -np.inf
-        return _top(scores, width)
+        return [some.best(scores, rows) for some in sets]
 
-    indices = np.full((features.shape[0], k), -1, dtype=np.int64)
-    scores = np.full((features.shape[0], k), -np.inf, dtype=np.float32)
-    chunks = list(_chunks(features.shape[0], scorer.n_labels))
+    n_texts = features.shape[0]
+    results = [
+        (
+            np.full((n_texts, some.k), -1, dtype=np.int64),
+            np.full((n_texts, some.k), -np.inf, dtype=np.float32),
+        )
+        for some in sets
+    ]
+    chunks = list(_chunks(n_texts, scorer.n_labels))
     work = ordered_map(best, chunks, threads=min(threads, max(1, len(chunks))))
-    for rows, (found, values) in zip(chunks, work, strict=True):
-        indices[rows, :width] = np.where(np.isneginf(values), -1, found)
-        scores[rows, :width] = values
-    return indices, scores
+    for rows, of_sets in zip(chunks, work, strict=True):
+        for (indices, scores), (found, values) in zip(results, of_sets, strict=True):
+            indices[rows, : found.shape[1]], scores[rows, : found.shape[1]] = found, values
+    return results
 
 
-def _top(scores: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _top(scores: NDArray[np.float32], k: int) -> Best:
     """Return the k largest of each row; ties are broken by column, also at the k-th place."""
-    n_labels = scores.shape[1]
     columns = np.empty((len(scores), k), dtype=np.int64)
     for place, row in enumerate(scores):
-        edge = np.partition(row, n_labels - k)[n_labels - k] if 0 < k < n_labels else -np.inf
-        chosen = np.flatnonzero(row >= edge)
-        columns[place] = chosen[np.argsort(-row[chosen], kind="stable")[:k]]
+        near = _near_the_top(row, k)
+        values = row if near is None else row[near]
+        size = len(values)
+        edge = np.partition(values, size - k)[size - k] if 0 < k < size else -np.inf
+        chosen = np.flatnonzero(values >= edge)
+        chosen = chosen[np.argsort(-values[chosen], kind="stable")[:k]]
+        columns[place] = chosen if near is None else near[chosen]
     return columns, np.take_along_axis(scores, columns, axis=1)
+
+
+def _near_the_top(row: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
+    """Return places that include all values from the k-th largest on; None if that costs more.
+
+    They are the blocks whose largest value is among the k largest of those.
+    """
+    n_blocks = len(row) // _BLOCK
+    if k <= 0 or n_blocks < _FEW_BLOCKS * k:
+        return None
+    largest = row[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK).max(axis=1)
+    edge = np.partition(largest, n_blocks - k)[n_blocks - k]
+    starts = np.flatnonzero(largest >= edge) * _BLOCK
+    inside = (starts[:, None] + np.arange(_BLOCK)).ravel()
+    return np.concatenate([inside, np.arange(n_blocks * _BLOCK, len(row))])
 
 
 def _chunks(n_texts: int, n_labels: int) -> Iterator[slice]:
     size = max(1, min(256, CHUNK_CELLS // max(1, n_labels)))
     return (slice(start, min(n_texts, start + size)) for start in range(0, n_texts, size))
-
-
-def _rows_of(allowed: NDArray[np.bool_], rows: slice) -> NDArray[np.bool_]:
-    return allowed[rows] if allowed.ndim == 2 else allowed
