@@ -17,6 +17,8 @@ def test_nothing_is_drawn_and_everything_else_happens():
         torch.empty(4).normal_()
     assert torch.equal(torch.get_rng_state(), before)
     assert filled.tolist() == [2.0] * 3
+    assert not layers[0].weight.any()
+    assert not layers[1].weight.any()
     assert layers[3].weight.tolist() == [1.0] * 3
     torch.empty(4).normal_()
     assert not torch.equal(torch.get_rng_state(), before)

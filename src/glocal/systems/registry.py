@@ -76,10 +76,7 @@ def rebuild_system(
     config: Mapping[str, Any],
     tokenizer: TextTokenizer,
 ) -> System:
-    """Build a system whose weights are to be loaded, from a stored encoder configuration.
-
-    Until then its weights are whatever was in memory.
-    """
+    """Build a system whose weights are to be loaded, from a stored encoder configuration."""
     mapping = dict(config)
     n_layers = int(mapping.pop("glocal_layers"))
     with UndrawnWeights():

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 # By name: transformers wraps torch's functions in its own.
@@ -26,9 +28,10 @@ _DRAWS = frozenset(
 
 
 class UndrawnWeights(TorchFunctionMode):
-    """Leaves tensors as they are where random values would be drawn into them.
+    """Writes zeros where random values would be drawn.
 
-    Everything that is built inside must be overwritten: it holds whatever was in memory.
+    Not left as they are: an encoder that is checked by running it must not meet what is not a
+    number.
     """
 
     def __torch_function__(
@@ -38,9 +41,11 @@ class UndrawnWeights(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Skip draws, and call everything else."""
+        """Replace draws, and call everything else."""
         del types
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") in _DRAWS:
-            return args[0] if args else kwargs["tensor"]
+            tensor: Tensor = args[0] if args else kwargs["tensor"]
+            with torch.no_grad():
+                return tensor.zero_()
         return func(*args, **kwargs)
