@@ -2,7 +2,8 @@
 
 Trains a MiniLM model (global and local expert, 128 tokens) on generated short texts with the other
 commit, exports it with the working tree, and predicts long texts with all of them in turn, best of
-three. Processor time stands beside the time on the clock: on a busy machine it is the steadier one.
+three; about eight minutes on two cores, once the models are there. The table is printed after each
+round. Processor time stands beside the time on the clock: on a busy machine it is the steadier one.
 
     python benchmarks/exported_speed.py --commit e35a16d
     python benchmarks/exported_speed.py --work DIR --prepare   # models alone; measure them later
@@ -49,7 +50,7 @@ def main() -> None:
     """Measure and print tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--commit", default="e35a16d", help="the commit to compare with")
-    parser.add_argument("--texts", type=int, default=400, help="texts of the bulk prediction")
+    parser.add_argument("--texts", type=int, default=800, help="texts of the bulk prediction")
     parser.add_argument("--singles", type=int, default=24, help="texts predicted one by one")
     parser.add_argument("--labels", type=int, default=4100, help="number of labels")
     parser.add_argument("--work", type=Path, help="folder to keep models in; temporary by default")
@@ -70,8 +71,8 @@ def main() -> None:
                 bulk[label].append(run(source, folder, *arguments, f"{label}.jsonl"))
                 child = (ONE_BY_ONE, model, "many.jsonl", str(options.singles))
                 single[label].append(tuple(json.loads(output(source, folder, "-c", *child))))
-        report(f"glocal predict, {options.texts} texts", bulk)
-        report("one text, median", single)
+            report(f"glocal predict, {options.texts} texts", bulk)
+            report("one text, median", single)
 
 
 def prepare(folder: Path, options: argparse.Namespace) -> dict[str, tuple[Path, str]]:
@@ -85,9 +86,12 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict[str, tuple[Path, 
         overrides = [part for setting in settings for part in ("-s", setting)]
         arguments = ("train", "train.jsonl", "--recipe", "glocalxml", "--out", "model")
         run(other, folder, "-m", "glocal", *arguments, *overrides)
+    changed = max(path.stat().st_mtime for path in now.rglob("*.py"))
     for name, arguments in EXPORTS.items():
-        if not (folder / name).exists():
-            run(now, folder, "-m", "glocal", "export", "model", "--out", name, *arguments)
+        written = folder / name / "glocal.toml"
+        if not written.exists() or written.stat().st_mtime < changed:  # by another state
+            command = ("export", "model", "--out", name, "--overwrite", *arguments)
+            run(now, folder, "-m", "glocal", *command)
     return {options.commit: (other, "model"), **{name: (now, name) for name in EXPORTS}}
 
 
@@ -118,11 +122,17 @@ def run(source: Path, folder: Path, *arguments: str) -> tuple[float, float, floa
     """Run Python; return seconds on the clock, of the processor, and the peak memory in MB."""
     started = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, *arguments], cwd=folder, env=environment(source, folder)
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment(source, folder),
+        stderr=subprocess.PIPE,
+        text=True,
     )
+    assert process.stderr is not None
+    said = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
     if status:
-        raise SystemExit(f"failed: {' '.join(arguments)}")
+        raise SystemExit(f"failed: {' '.join(arguments)}\n{said}")
     seconds = time.monotonic() - started
     return seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
@@ -146,7 +156,7 @@ def environment(source: Path, folder: Path) -> dict[str, str]:
 
 def report(title: str, measured: dict[str, list[tuple[float, ...]]]) -> None:
     """Print the best of each case and its ratio to the first one."""
-    print(f"\n{title}, best of {len(next(iter(measured.values())))}")
+    print(f"\n{title}, best of {len(next(iter(measured.values())))}", flush=True)
     print(f"{'':10} {'seconds':>9} {'speed':>7} {'processor':>10} {'speed':>7} {'peak MB':>8}")
     first = None
     for name, rows in measured.items():

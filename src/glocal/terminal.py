@@ -80,11 +80,16 @@ def _rich_bar(console: Console, task: str, unit: str) -> Iterator[Progress]:
 
 
 def plain_lines(note: Callable[[str], None], task: str, unit: str) -> Progress:
-    """Return a function of (done, total) that prints a line every few seconds."""
+    """Return a function of (done, total) that prints a line every few seconds.
+
+    The clock starts now, or when nothing is done yet.
+    """
     started = last = time.monotonic()
 
     def update(done: int, total: int | None) -> None:
-        nonlocal last
+        nonlocal last, started
+        if not done:
+            started = time.monotonic()
         if time.monotonic() - last >= PLAIN_SECONDS:
             last = time.monotonic()
             left = ""

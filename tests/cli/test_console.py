@@ -110,6 +110,18 @@ def test_progress_bar_on_a_terminal(screen, total):
     assert ("20 of 50 texts" if total else "20 texts") in file.getvalue()
 
 
+def test_lines_say_the_time_left_once_the_work_has_begun(screen, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    file = screen(terminal=False)
+    with console.progress_bar("checking") as update:
+        now = 1000.0  # other work before
+        update(0, 50)
+        now = 1020.0
+        update(10, 50)
+    assert file.getvalue().splitlines()[-1].endswith("10 of 50 texts, 0 texts/s, 1 min 20 s left")
+
+
 def test_progress_elsewhere_is_a_line_now_and_then(screen, fast_clock):
     file = screen(terminal=False)
     with console.progress_bar("tagging") as update:

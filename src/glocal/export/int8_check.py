@@ -98,6 +98,7 @@ class DevCheck:
     def _precisions(self, model: Any) -> Iterator[Any]:
         """Yield P@k of texts (n, ks), a few at a time."""
         opened, done = self._open(model), 0
+        self._show(done)
         try:
             for start in range(0, len(self._dev), _AT_A_TIME):
                 stop = min(start + _AT_A_TIME, len(self._dev))
