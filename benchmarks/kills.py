@@ -277,7 +277,7 @@ def changes(folder: Path, kills: Kills) -> None:
 
 
 def _tags(model: Path, texts: Path) -> str:
-    return run(glocal("predict", model, texts))[1]
+    return run(glocal("predict", model, texts, "-k", 16))[1]
 
 
 PARTS = {

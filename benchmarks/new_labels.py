@@ -157,8 +157,8 @@ class Comparison:
         by_part = {part: round(value, 2) for part, value in parts.items() if value >= 0.01}
         return copy, {"time": seconds, "parts": by_part}
 
-    def run(self, examples: list[str]) -> dict[str, Any]:
-        """Compare models with so many examples of each label."""
+    def run(self, examples: list[str], *, again: bool = True) -> dict[str, Any]:
+        """Compare models with so many examples of each label, also trained again with them."""
         model = self.fitted("model", self.rows)
         before = scores(model, self.test, self.withheld, self.device)[1]
         figures: dict[str, Any] = {}
@@ -172,10 +172,10 @@ class Comparison:
                 **times,
             }
             print(f"{count} examples, added:", figures[f"{count} added"], flush=True)
-            if given:
+            if given and again:
                 labels = [self.rows[p] + given.get(p, []) for p in range(len(self.train))]
-                again = self.fitted(f"again-{count}", labels)
-                figures[f"{count} again"] = scores(again, self.test, self.withheld, self.device)[0]
+                path = self.fitted(f"again-{count}", labels)
+                figures[f"{count} again"] = scores(path, self.test, self.withheld, self.device)[0]
                 print(f"{count} examples, trained again:", figures[f"{count} again"], flush=True)
         return figures
 
@@ -193,6 +193,7 @@ def main() -> None:
     parser.add_argument("--tested", type=int, help="only so many test texts")
     parser.add_argument("--labels", type=int, default=200)
     parser.add_argument("--examples", default="0,1,5,all")
+    parser.add_argument("--no-again", action="store_true", help="train no model again")
     parser.add_argument("--models", type=Path, help="folder that keeps the models")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
@@ -200,7 +201,8 @@ def main() -> None:
         os.environ["GLOCAL_CACHE"] = f"{folder}/cache"
         kept = options.models or Path(folder)
         kept.mkdir(parents=True, exist_ok=True)
-        figures = Comparison(options, kept).run(options.examples.split(","))
+        comparison = Comparison(options, kept)
+        figures = comparison.run(options.examples.split(","), again=not options.no_again)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 

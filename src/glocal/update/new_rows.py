@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd import backward
 from torch.nn import functional
 
+from glocal.companions.sparse.new_labels import few_examples
 from glocal.data.batches import Collator, prediction_batches
 from glocal.data.tokens import TokenStore
 from glocal.encoders.label_vectors import mean_tokens
@@ -39,9 +40,9 @@ from glocal.vocabulary.label_text import label_texts
 _BATCH = 64  # texts, on a CPU
 _BATCH_TOKENS = 1 << 17  # on a GPU
 _MOST_EXAMPLES = 16  # of a label that the encoder reads
-_BACKGROUND = 1000  # texts that new labels are trained against
-_MOST_LABELS = 3000  # old labels whose texts the map from texts to rows is fitted on
-_STEPS = 60
+_BACKGROUND = 500  # texts that new labels are trained against
+_MOST_LABELS = 2000  # old labels whose texts the map from texts to rows is fitted on
+_STEPS = 40
 _HOLD = 0.02  # pull of a row towards its start, in units of the loss of one example
 _RIDGE = 0.3
 _THINNED = 10.0  # background texts count for fewer than they stand for, so that examples count too
@@ -164,7 +165,7 @@ class NewRows:
     ) -> list[_Rows]:
         """Train the rows of labels with examples; the others stay as they start."""
         gold = self.change.example_labels
-        chosen = _few_examples(gold, self.rng)
+        chosen = few_examples(gold, _MOST_EXAMPLES, rng=self.rng)
         if not len(chosen):
             return started
         assert self.change.examples is not None
@@ -227,20 +228,9 @@ def _mapped(inputs: Tensor, wanted: Tensor, others: Tensor) -> Tensor:
     centred = inputs - centre
     gram = centred.T @ centred
     gram += _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=gram.device)
-    mapped: Tensor = torch.linalg.solve(gram, centred.T @ (wanted - mean))
-    return mean + (others - centre) @ mapped
-
-
-def _few_examples(gold: Any, rng: np.random.Generator) -> np.ndarray:
-    """Return the examples to read: at most so many of each label."""
-    taken = np.zeros(gold.shape[1], dtype=np.int64)
-    chosen = []
-    for row in rng.permutation(gold.shape[0]):
-        labels = gold.indices[gold.indptr[row] : gold.indptr[row + 1]]
-        if len(labels) and taken[labels].min() < _MOST_EXAMPLES:
-            taken[labels] += 1
-            chosen.append(row)
-    return np.sort(np.array(chosen, dtype=np.int64))
+    # On the CPU: a GPU's solver takes longer to start than a system of this size takes to solve.
+    mapped = torch.linalg.solve(gram.cpu(), (centred.T @ (wanted - mean)).cpu())
+    return mean + (others - centre) @ mapped.to(others.device)
 
 
 def _usual_bias(bias: Tensor, change: LabelChange, n_new: int) -> Tensor:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.further_texts import REPLAYED, learn_texts
-from glocal.companions.sparse.new_labels import fit_new_labels, sample_rows
+from glocal.companions.sparse.new_labels import few_examples, fit_new_labels, sample_rows
 from glocal.companions.sparse.new_words import spread_memory, spread_scorer, with_change
 from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.companions.sparse.sparse_scoring import LinearScorer
@@ -29,6 +29,7 @@ from glocal.vocabulary.label_change import LabelChange
 from glocal.vocabulary.label_text import all_names, telling_name
 
 _GIVE_TEXTS = "; give the texts it was trained on as well"
+_MOST_EXAMPLES = 250  # of a new label; more hardly change it
 _COMPARED = 2000  # most training texts that new labels are fitted against; some have them
 
 
@@ -45,9 +46,8 @@ def changed_model(model: SparseModel, change: LabelChange) -> SparseModel:
     if memory is not None:
         memory = memory.as_csr().with_labels(change.columns, change.n_new)
     if change.n_new or change.continues:
-        examples = LabelledTexts(
-            _features(model, change.examples), change.known_labels(change.examples)
-        )
+        shown = _examples_read(change)
+        examples = LabelledTexts(_features(model, shown), change.known_labels(shown))
         if memory is not None:
             seen = places[places < model.vectoriser.n_trained]
             memory = replace(memory, sample=_without(memory.sample, examples.features, seen))
@@ -57,7 +57,7 @@ def changed_model(model: SparseModel, change: LabelChange) -> SparseModel:
             kept = memory if memory is not None and memory.has_labels else known
             memory = kept.with_texts(examples, size=model.config.memory)
         if change.n_new:
-            scorer = scorer.joined(_new_scorer(model, change, examples.features, known))
+            scorer = scorer.joined(_new_scorer(model, change, examples, known))
     scorer.weights.sort_indices()
     return SparseModel(model.vectoriser, scorer, model.config, memory)
 
@@ -154,8 +154,16 @@ def _features(model: SparseModel, corpus: Corpus | None) -> Any:
     return model.vectoriser.transform(texts, threads=n_threads(0))
 
 
+def _examples_read(change: LabelChange) -> Corpus | None:
+    """Return the examples that labels learn from; of many of a new label, some are enough."""
+    if change.examples is None or change.continues:
+        return change.examples
+    rng = np.random.default_rng([change.n_examples, 5])
+    return change.examples.take(few_examples(change.example_labels, _MOST_EXAMPLES, rng=rng))
+
+
 def _new_scorer(
-    model: SparseModel, change: LabelChange, examples: Any, memory: TrainingMemory
+    model: SparseModel, change: LabelChange, examples: LabelledTexts, memory: TrainingMemory
 ) -> LinearScorer:
     """Return the scorer of the new labels."""
     new = range(len(change.after) - change.n_new, len(change.after))
@@ -165,6 +173,7 @@ def _new_scorer(
         model.config,
         names=[telling_name(change.after.names[label]) for label in new],
         all_names=all_names(change.after)[new.start :],
-        examples=examples,
-        gold=change.example_labels,
+        examples=examples.features,
+        gold=examples.gold[:, new.start :].tocsr(),
+        n_texts=change.after.counts[new.start :],
     )

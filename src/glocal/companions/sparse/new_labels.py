@@ -1,8 +1,9 @@
 """Labels added to a trained sparse model, without changing those it has.
 
-- A label with examples is fitted as in training: its examples against the examples of the other new
-  labels and training texts, starting from the words of its name. Training texts are a sample whose
-  features are stored with the model, or are given.
+- A label with examples is fitted as in training: its examples against training texts and some
+  examples of other new labels, starting from the words of its name. Training texts are a sample
+  whose features are stored with the model, or are given.
+- Of many examples of a label some are enough (`few_examples`).
 - A label without examples is scored by its names (`unseen_labels`).
 - Both take the scaling from margins to log-odds that was found in training.
 """
@@ -26,7 +27,8 @@ from glocal.companions.sparse.unseen_labels import name_scorer
 from glocal.companions.sparse.vectoriser import Vectoriser
 from glocal.config import SparseConfig
 
-_SMALLEST_BLOCK = 8  # labels: reading the texts takes the same time for fewer
+_BLOCK = 32  # labels that are solved together
+_OTHER_EXAMPLES = 1000  # examples of other new labels that a label is fitted against
 
 
 def sample_rows(n_texts: int, size: int, *, seed: int) -> NDArray[np.int64]:
@@ -44,6 +46,7 @@ def fit_new_labels(
     all_names: Sequence[Sequence[str]],
     examples: Any,
     gold: Any,
+    n_texts: NDArray[np.int64],
 ) -> LinearScorer:
     """Fit the scorers of new labels.
 
@@ -55,8 +58,9 @@ def fit_new_labels(
         all_names: All names of each label.
         examples: (n, F) CSR matrix of example texts.
         gold: (n, k) CSR matrix of the new labels they have.
+        n_texts: (k,) texts of each label that are known, of which the examples are some.
     """
-    from scipy.sparse import csc_matrix, hstack, vstack
+    from scipy.sparse import csc_matrix, hstack
 
     texts, scaling = memory.sample.features, memory.margins
     n_examples = np.bincount(gold.indices, minlength=len(names))
@@ -65,17 +69,19 @@ def fit_new_labels(
     parts: list[Any] = []
     matcher = None
     if len(seen):
-        every = _Texts(vstack([examples, texts]).tocsr())
         positive = gold.tocsc()[:, seen]
+        others = np.random.default_rng(0).permutation(gold.shape[0])[:_OTHER_EXAMPLES]
         prior = vectoriser.transform([names[label] for label in seen.tolist()]).T.tocsc()
         prior = prior * np.float32(config.name_weight)
 
         def solve(block: slice) -> LinearScorer:
-            return _solved(every, positive[:, block], prior[:, block].tocsr(), config)
+            rows = np.union1d(others, positive[:, block].tocsr().nonzero()[0])
+            shown = positive[rows][:, block]
+            return _solved(examples[rows], texts, shown, prior[:, block].tocsr(), config)
 
-        threads = n_threads(0)
-        blocks = _blocks(len(seen), most=config.cluster_size, threads=threads)
-        for block, found in zip(blocks, ordered_map(solve, blocks, threads=threads), strict=True):
+        blocks = [slice(start, start + _BLOCK) for start in range(0, len(seen), _BLOCK)]
+        solved = ordered_map(solve, blocks, threads=n_threads(0))
+        for block, found in zip(blocks, solved, strict=True):
             weights = found.weights * np.float32(scaling.slope)
             if scaling.likeness:
                 means = label_profiles(
@@ -83,7 +89,7 @@ def fit_new_labels(
                 )
                 weights = weights + means * np.float32(scaling.likeness)
             parts.append(weights)
-            often = frequency_terms(n_examples[seen[block]]) @ np.array(scaling.frequency)
+            often = frequency_terms(n_texts[seen[block]]) @ np.array(scaling.frequency)
             biases[seen[block]] = scaling.slope * found.biases + scaling.shift + often
     if len(unseen):
         own = [all_names[label] for label in unseen.tolist()]
@@ -96,34 +102,49 @@ def fit_new_labels(
     return LinearScorer(joined.tocsr().astype(np.float32), biases, names=matcher)
 
 
-def _blocks(n_labels: int, *, most: int, threads: int) -> list[slice]:
-    """Return blocks of labels that are solved together, enough of them for all threads."""
-    size = min(most, max(_SMALLEST_BLOCK, -(-n_labels // threads)))
-    return [slice(start, start + size) for start in range(0, n_labels, size)]
+def few_examples(gold: Any, most: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return examples, sorted: of each label so many, drawn at random, or all it has.
+
+    Args:
+        gold: (n, k) CSR matrix of the labels of examples.
+        most: Examples of each label.
+        rng: Random numbers.
+    """
+    taken = np.zeros(gold.shape[1], dtype=np.int64)
+    chosen = []
+    for row in rng.permutation(gold.shape[0]).tolist():
+        labels = gold.indices[gold.indptr[row] : gold.indptr[row + 1]]
+        if len(labels) and taken[labels].min() < most:
+            taken[labels] += 1
+            chosen.append(row)
+    return np.sort(np.array(chosen, dtype=np.int64))
 
 
-class _Texts:
-    """Texts on which blocks of labels are fitted one after another."""
+def _solved(
+    examples: Any, sample: Any, positives: Any, prior: Any, config: SparseConfig
+) -> LinearScorer:
+    """Return the scorers of a block of labels, small weights dropped.
 
-    def __init__(self, features: Any) -> None:
-        self.features, self.by_feature = features, features.T.tocsr()
-        self.products = TextProducts(features)
+    Args:
+        examples: (n, F) CSR matrix of examples.
+        sample: (m, F) CSR matrix of training texts, which have none of the labels.
+        positives: (n, k) matrix of the labels of examples.
+        prior: (F, k) CSR matrix of the weights to start from.
+        config: The settings of the training.
+    """
+    from scipy.sparse import csr_matrix, vstack
 
-
-def _solved(texts: _Texts, positives: Any, prior: Any, config: SparseConfig) -> LinearScorer:
-    """Return the scorers of a block of labels, small weights dropped."""
-    from scipy.sparse import csr_matrix
-
-    entries = positives.tocoo()
+    texts, entries = vstack([examples, sample]).tocsr(), positives.tocoo()
+    by_feature = texts.T.tocsr()
     coefficients, biases = solve_block(
-        texts.products,
+        TextProducts(texts),
         Positives(entries.row, entries.col, positives.shape[1]),
         cost=config.cost,
         iterations=config.iterations,
-        start_scores=(texts.features @ prior).toarray(),
+        start_scores=(texts @ prior).toarray(),
     )
-    used = np.flatnonzero((np.diff(texts.by_feature.indptr) > 0) | (np.diff(prior.indptr) > 0))
-    weights = texts.by_feature[used] @ coefficients + prior[used].toarray()
+    used = np.flatnonzero((np.diff(by_feature.indptr) > 0) | (np.diff(prior.indptr) > 0))
+    weights = by_feature[used] @ coefficients + prior[used].toarray()
     row, column = np.nonzero(np.abs(weights) >= config.threshold)
     kept = csr_matrix((weights[row, column], (used[row], column)), prior.shape)
     return LinearScorer(kept, biases)
