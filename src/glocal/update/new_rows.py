@@ -229,7 +229,7 @@ def _mapped(inputs: Tensor, wanted: Tensor, others: Tensor) -> Tensor:
     gram = centred.T @ centred
     gram += _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=gram.device)
     # On the CPU: a GPU's solver takes longer to start than a system of this size takes to solve.
-    mapped = torch.linalg.solve(gram.cpu(), (centred.T @ (wanted - mean)).cpu())
+    mapped: Tensor = torch.linalg.solve(gram.cpu(), (centred.T @ (wanted - mean)).cpu())
     return mean + (others - centre) @ mapped.to(others.device)
 
 
