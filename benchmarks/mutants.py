@@ -39,6 +39,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "glocal"
 BROKEN = 70  # exit status of a child that failed by no fault of its mutant
+ERRORS = os.dup(2)  # also of children, whose own output is silenced
 
 # The tests that must notice a mutant of a package, those that usually do first.
 TESTS = {
@@ -315,7 +316,7 @@ def _fork(task: Callable[[], int]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    code, errors = BROKEN, os.dup(2)
+    code = BROKEN
     try:
         os.setpgid(0, 0)
         silence = os.open(os.devnull, os.O_WRONLY)
@@ -323,7 +324,7 @@ def _fork(task: Callable[[], int]) -> int:
         os.dup2(silence, 2)
         code = task()
     except BaseException:
-        os.write(errors, traceback.format_exc().encode())
+        os.write(ERRORS, traceback.format_exc().encode())
     finally:
         os._exit(code)
 
@@ -379,7 +380,7 @@ class Collected:
             sys.setprofile(note)
             try:
                 if not self.run_tests([item]):
-                    return 1
+                    raise RuntimeError(f"{item.nodeid} fails without a mutant")
             finally:
                 sys.setprofile(None)
             places = {(c.co_filename, c.co_firstlineno) for c in codes}

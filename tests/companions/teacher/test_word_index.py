@@ -6,6 +6,7 @@ from scipy.sparse import csr_matrix
 
 from glocal.companions.teacher import word_index
 from glocal.companions.teacher.word_index import WordIndex
+from glocal.errors import ModelError
 
 
 class Weights:
@@ -79,3 +80,21 @@ def test_some_of_the_texts():
     assert len(index) == 3
     rows, _ = index.search(index.queries(["3"], np.array([1]), weights), 1)
     assert rows.tolist() == [[1]]
+
+
+@pytest.mark.parametrize("part", ["words.npy", "word-places.npy", "word-offsets.npy"])
+@pytest.mark.parametrize("change", ["zeros", "huge", "shorter"])
+def test_damaged_files_are_refused(part, change, tmp_path):
+    dense = random_weights(20)
+    texts = [str(row) for row in range(20)]
+    WordIndex.of_texts([texts], Weights(csr_matrix(dense)), heaviest=5).save(tmp_path)
+    values = np.load(tmp_path / part)
+    if change == "zeros" and part == "word-offsets.npy":
+        values = np.zeros_like(values)  # bounds that leave all words out
+    elif change == "shorter":
+        values = values[:-1]
+    else:
+        values[3] = np.float32(np.inf) if part == "words.npy" else 1 << 20
+    np.save(tmp_path / part, values)
+    with pytest.raises(ModelError, match="damaged or incomplete"):
+        WordIndex.load(tmp_path, n_words=dense.shape[1], heaviest=5)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.arrays import Floats32, Ints
-from glocal.data.stored_arrays import read_array
+from glocal.data.stored_arrays import check_csr, check_finite, read_array
 from glocal.encoders.static import StaticVectors
 from glocal.errors import ModelError
 
@@ -159,7 +159,10 @@ class WordIndex:
                 for part, name in FILES.items()
             )
             words = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, n_words))
-            words.check_format(full_check=True)
+            check_csr(
+                "the index", words
+            )  # scipy's own check would only drop what is beyond the bounds
+            check_finite("the index", data)
         except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise ModelError(f"the index in {folder} is damaged or incomplete: {reason}") from error
