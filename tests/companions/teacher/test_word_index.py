@@ -85,8 +85,8 @@ def test_some_of_the_texts():
 @pytest.mark.parametrize("part", ["words.npy", "word-places.npy", "word-offsets.npy"])
 @pytest.mark.parametrize("change", ["zeros", "huge", "shorter"])
 def test_damaged_files_are_refused(part, change, tmp_path):
-    dense = random_weights(20)
-    texts = [str(row) for row in range(20)]
+    dense = random_weights(50)
+    texts = [str(row) for row in range(50)]
     WordIndex.of_texts([texts], Weights(csr_matrix(dense)), heaviest=5).save(tmp_path)
     values = np.load(tmp_path / part)
     if change == "zeros" and part == "word-offsets.npy":
