@@ -1,5 +1,6 @@
 import errno
 import os
+import shutil
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from glocal.data.atomic import (
     remove_leftovers,
     replace_dir,
     temporary_dir,
+    why_not_written,
 )
 
 
@@ -195,3 +197,17 @@ def test_leftovers_of_a_kind_are_removed(tmp_path):
             (tmp_path / name).mkdir()
         remove_leftovers(tmp_path / "a[1]", kind="edited-")
         assert names(tmp_path) == [".a1.edited-x.tmp", ".a[1].other.tmp", ".b.edited-x.tmp"]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError("the graph is incomplete"), "the graph is incomplete"),
+        (shutil.Error([("a", "b", "[Errno 28] No space left on device: 'a' -> 'b'")]), "No space"),
+        (shutil.Error([("a", "b", "something else")]), "something else"),
+    ],
+)
+def test_the_reason_of_a_failed_write_is_short(error, reason):
+    assert why_not_written(error).startswith(reason)
+    assert "->" not in why_not_written(error)

@@ -3,6 +3,7 @@
 import importlib
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -379,7 +380,9 @@ def test_a_graph_that_the_system_cuts_short_is_one_clear_error(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_kill_leaves_no_half_written_directory(models, tmp_path):
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends processes in one way only")
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_a_kill_leaves_no_half_written_directory(models, tmp_path, name):
     command = [
         sys.executable,
         "-m",
@@ -394,9 +397,13 @@ def test_a_kill_leaves_no_half_written_directory(models, tmp_path):
     while not list(tmp_path.glob(".m.*")) and time.monotonic() - started < 60:
         time.sleep(0.05)
     time.sleep(0.5)
-    process.kill()
+    kill = getattr(signal, name)
+    process.send_signal(kill)
     process.wait()
     assert not (tmp_path / "m").exists()
+    if name == "SIGTERM":
+        assert process.returncode == 128 + kill
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_log_history_and_tagger_go_along(models, tmp_path, traced):

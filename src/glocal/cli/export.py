@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,7 +52,8 @@ def export(
 
     target = out or model.with_name(f"{model.name}-{to}{'-int8' if int8 else ''}")
     corpus = None if dev is None else read_file(dev, require_labels=True, **reading)
-    with console.progress_bar("checking int8 on dev") if int8 else nullcontext() as progress:
+    bar = console.progress_bar("checking int8 on dev") if int8 else nullcontext()
+    with _cleaning_up(), bar as progress:
         done = export_model(
             model,
             target,
@@ -74,6 +79,19 @@ def export(
             console.note(f"dev in {precision}: {values}")
         console.note(_outcome(done))
     console.note(f"Wrote {target}.")
+
+
+@contextmanager
+def _cleaning_up() -> Iterator[None]:
+    """Have SIGTERM end the command as an error does, so that its temporary folders are removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _outcome(done: Exported) -> str:

@@ -18,6 +18,7 @@ import errno
 import glob
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -168,6 +169,15 @@ def temporary_dir(final: str | Path, *, kind: str = "") -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def why_not_written(error: OSError) -> str:
+    """Return the reason of a failed write in a few words, also of a folder that was copied."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        *_, first = error.args[0][0]  # of (source, copy, reason) for each file
+        found = re.match(r"\[Errno \d+\] ([^:]+)", str(first))
+        return found[1] if found else str(first)
+    return error.strerror or str(error)
 
 
 def remove_leftovers(final: str | Path, *, kind: str) -> None:

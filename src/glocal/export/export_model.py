@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from glocal.companions.companion_list import Companions
-from glocal.data.atomic import temporary_dir
+from glocal.data.atomic import temporary_dir, why_not_written
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, ModelError, Remedy, no_such, require_training_packages
 from glocal.export.int8_check import DevCheck
@@ -109,7 +109,7 @@ def export_model(
             rewrite_model(path, exported, out=target)
     except OSError as error:
         raise ModelError(
-            f"cannot write the model directory {target}: {error.strerror or error}; "
+            f"cannot write the model directory {target}: {why_not_written(error)}; "
             "nothing there was changed"
         ) from error
     return done

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from glocal.data.atomic import replace_dir, temporary_dir
+from glocal.data.atomic import replace_dir, temporary_dir, why_not_written
 from glocal.data.cache import cache_dir
 from glocal.errors import ConfigError, ModelError, Remedy, require
 from glocal.storage.integrity import check_model
@@ -102,7 +102,7 @@ def _copy(source: Path, target: Path, *, licence: str | None, overwrite: bool) -
             replace_dir(folder, target)
     except OSError as error:
         raise ModelError(
-            f"cannot write {target}: {error.strerror or error}; nothing there was changed"
+            f"cannot write {target}: {why_not_written(error)}; nothing there was changed"
         ) from error
     return str(target)
 

@@ -6,11 +6,17 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from glocal.data.atomic import exclusive, remove_leftovers, replace_dir, temporary_dir
+from glocal.data.atomic import (
+    exclusive,
+    remove_leftovers,
+    replace_dir,
+    temporary_dir,
+    why_not_written,
+)
 from glocal.data.checksums import changed_files, read_checksums, write_checksums
 from glocal.errors import ModelError
 
@@ -87,7 +93,9 @@ def check_model(folder: str | Path) -> None:
 
 
 @contextlib.contextmanager
-def edit_model(path: str | Path, *, out: str | Path | None = None) -> Iterator[Path]:
+def edit_model(
+    path: str | Path, *, out: str | Path | None = None, without: Collection[str] = ()
+) -> Iterator[Path]:
     """Change files of a stored model, all at once or not at all, with their checksums.
 
     The block gets a copy of the directory, which replaces the stored one when the block ends
@@ -97,6 +105,7 @@ def edit_model(path: str | Path, *, out: str | Path | None = None) -> Iterator[P
     Args:
         path: The model directory.
         out: Where the changed copy goes; by default it replaces the model.
+        without: Names of files and folders that the copy does not have: they are written again.
 
     Raises:
         ModelError: Another process writes to the model, or the copy cannot be written.
@@ -108,7 +117,14 @@ def edit_model(path: str | Path, *, out: str | Path | None = None) -> Iterator[P
     target = Path(path if out is None else out)
     try:
         with exclusive(target), _edited_copy(target) as folder:
-            shutil.copytree(path, folder, copy_function=_link, dirs_exist_ok=True)
+            top = os.fspath(path)
+            shutil.copytree(
+                top,
+                folder,
+                copy_function=_link,
+                dirs_exist_ok=True,
+                ignore=lambda inside, names: without if os.fspath(inside) == top else (),
+            )
             yield folder
             update_checksums(folder)
             replace_dir(folder, target)
@@ -118,7 +134,7 @@ def edit_model(path: str | Path, *, out: str | Path | None = None) -> Iterator[P
         ) from error
     except OSError as error:
         raise ModelError(
-            f"cannot write the model directory {target}: {error.strerror or error}; "
+            f"cannot write the model directory {target}: {why_not_written(error)}; "
             "nothing there was changed"
         ) from error
 

@@ -126,13 +126,9 @@ def rewrite_model(
         ModelError: Another process writes to the model, or it cannot be written; the old model
             stays.
     """
-    with edit_model(path, out=out) as folder:
-        # What is written again must not be written into the files of the old model.
-        for name in (*_WRITTEN, *(companion.folder for companion in model.companions or ())):
-            if (folder / name).is_dir():
-                shutil.rmtree(folder / name)
-            else:
-                (folder / name).unlink(missing_ok=True)
+    # What is written again must not be written into the files of the old model.
+    again = {*_WRITTEN, *(companion.folder for companion in model.companions or ())}
+    with edit_model(path, out=out, without=again) as folder:
         _write(folder, model)
         if change is None:
             return
