@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -158,11 +159,12 @@ class WordIndex:
                 read_array(folder / name, np.float32 if part == "data" else np.integer)
                 for part, name in FILES.items()
             )
-            words = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, n_words))
-            check_csr(
-                "the index", words
-            )  # scipy's own check would only drop what is beyond the bounds
+            # Before scipy drops what is beyond the bounds.
+            shape = (len(indptr) - 1, n_words)
+            parts = SimpleNamespace(data=data, indices=indices, indptr=indptr, shape=shape)
+            check_csr("the index", parts)
             check_finite("the index", data)
+            words = csr_matrix((data, indices, indptr), shape=shape)
         except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise ModelError(f"the index in {folder} is damaged or incomplete: {reason}") from error
