@@ -111,6 +111,11 @@ def main() -> None:
         optimizer.zero_grad()
         loss = system(batch, TrainingPosition(step, 2))
         loss.backward()
+        loss = loss.detach()
+        if encoder is not None and ranks > 1:
+            for tensor in (loss, *[p.grad for p in groups[0] if p.grad is not None]):
+                distributed.all_reduce(tensor)
+                tensor /= ranks
         optimizer.step()
         seconds = time.monotonic() - started
     own = groups[1]

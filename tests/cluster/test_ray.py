@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +18,7 @@ import pytest
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
+from glocal.cluster import ray_cluster  # noqa: E402
 from glocal.cluster.ray_cluster import _connection_error, check_machines, connected  # noqa: E402
 from glocal.cluster.ray_preparation import prepare_on_ray  # noqa: E402
 from glocal.cluster.ray_shards import RayEngine  # noqa: E402
@@ -181,6 +184,21 @@ def test_an_unreachable_cluster_is_one_line(monkeypatch):
         pytest.fail("it connected")
     with pytest.raises(ConfigError, match="is not the address"), connected("http://x/y"):
         pytest.fail("it connected")
+
+
+def test_another_server_at_the_address_is_one_line(cluster, monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    thread = threading.Thread(target=server.handle_request)
+    thread.start()
+    with (
+        pytest.raises(ConfigError, match=r"no Ray cluster answers at .*something else listens"),
+        connected(f"127.0.0.1:{server.server_port}"),
+    ):
+        pytest.fail("it connected")
+    thread.join()
+    server.server_close()
+    ray_cluster._check_reachable(cluster.address)  # which is one
 
 
 def test_machines_with_another_version_are_one_line(cluster, monkeypatch):

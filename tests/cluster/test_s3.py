@@ -97,17 +97,17 @@ def test_tags_from_and_to_s3(bucket, words_model, texts, expected):
     assert open_store(shard_folder(output)).names() == []
 
 
-def test_missing_credentials_are_one_line(bucket, monkeypatch, words_model):
-    monkeypatch.setattr(remote, "_s3", lambda: _Denied())
-    found = invoke("predict", words_model, f"{bucket}/texts.jsonl")
+@pytest.mark.parametrize("way", ["in", "out"])
+def test_missing_credentials_are_one_line(way, bucket, words_model, texts, monkeypatch):
+    put(f"{bucket}/texts.jsonl", texts.read_bytes())
+    monkeypatch.setenv("COLUMNS", "1000")
+    # The server asks for credentials of an account from now on, and there is none.
+    monkeypatch.setattr("moto.settings.INITIAL_NO_AUTH_ACTION_COUNT", 0.0)
+    words = ["predict", words_model]
+    if way == "in":
+        found = invoke(*words, f"{bucket}/texts.jsonl")
+    else:
+        found = invoke(*words, texts, "--workers", 1, "--output", f"{bucket}/denied.jsonl")
     assert found.exit_code == 1
-    assert "AWS_ACCESS_KEY_ID" in found.stderr
-    assert len(found.stderr.strip().splitlines()) <= 4  # wrapped at the terminal's width
-
-
-class _Denied:
-    def get_file_info(self, path):
-        raise OSError(
-            "When getting information for key 'texts.jsonl' in bucket 'corpus': AWS Error "
-            "ACCESS_DENIED during HeadObject operation: No response body."
-        )
+    assert "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE)" in found.stderr
+    assert len(found.stderr.strip().splitlines()) == 1

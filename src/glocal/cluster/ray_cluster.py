@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -14,6 +15,10 @@ from glocal.errors import ConfigError, GlocalError, require
 
 _PORTS = {"ray": 10001, "": 6379}  # of Ray's client and of the cluster itself
 _SECONDS = 5.0  # for a first answer of the cluster
+# The first bytes of HTTP/2, on which gRPC builds, with an empty frame of settings; a server answers
+# with a frame of its own settings, whose kind is its fourth byte.
+_HTTP2_SETTINGS, _FRAME = b"\x04", 9
+_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _HTTP2_SETTINGS + b"\0" * 5
 _NODE_SECONDS = 120.0  # for the first task on every machine
 
 
@@ -95,7 +100,7 @@ def check_machines(ray: Any) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Check that something listens at an address; Ray itself would try for a minute.
+    """Check that a server of Ray's kind, gRPC, listens at an address; Ray would try for minutes.
 
     Raises:
         ConfigError: It is not an address, or nothing answers there.
@@ -106,13 +111,20 @@ def _check_reachable(address: str) -> None:
             f"'{address}' is not the address of a Ray cluster; expected HOST:PORT or ray://HOST:PORT"
         )
     host, port = found[2], int(found[3] or _PORTS[found[1] or ""])
+    problem = "something else listens there"
     try:
-        socket.create_connection((host, port), timeout=_SECONDS).close()
+        with socket.create_connection((host, port), timeout=_SECONDS) as server:
+            if os.environ.get("RAY_USE_TLS", "0") != "0":
+                return
+            server.sendall(_HTTP2_GREETING)
+            if server.recv(_FRAME)[3:4] == _HTTP2_SETTINGS:
+                return
     except OSError as error:
-        raise ConfigError(
-            f"no Ray cluster answers at {host}:{port} ({error.strerror or error}); check the "
-            "address, and start one with: ray start --head"
-        ) from error
+        problem = error.strerror or str(error)
+    raise ConfigError(
+        f"no Ray cluster answers at {host}:{port} ({problem}); check the address, and start one "
+        "with: ray start --head"
+    )
 
 
 def _connection_error(error: Exception, address: str | None) -> GlocalError:

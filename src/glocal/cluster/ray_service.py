@@ -8,7 +8,6 @@ listen in place of uvicorn.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,11 @@ def build(arguments: Mapping[str, str]) -> Any:
     serve = require("ray.serve", extra="ray-serve", purpose="serving on a Ray cluster")
     settings = serve_settings(arguments)
     settings.check()
-    return serve.deployment(serve.ingress(partial(_application, settings))(_Copy)).bind()
+
+    def application() -> Any:  # a plain function: Ray Serve takes any other object for the server
+        return _application(settings)
+
+    return serve.deployment(serve.ingress(application)(_Copy)).bind()
 
 
 def serve_settings(arguments: Mapping[str, str]) -> Any:

@@ -109,7 +109,10 @@ def _start_or_continue(store: FileStore, manifest: bytes) -> None:
     """Keep the finished shards of an earlier run of the same job; discard those of another."""
     names = store.names()
     if MANIFEST in names and store.read(MANIFEST) == manifest:
-        logger.info("continuing with the %d finished shards in %s", len(names) - 1, store.address)
+        if len(names) > 1:
+            logger.info(
+                "continuing with the %d finished shards in %s", len(names) - 1, store.address
+            )
         return
     if names:
         logger.warning(
