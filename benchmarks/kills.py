@@ -10,8 +10,8 @@ command and its workers are killed (SIGKILL) at a random moment of its usual dur
 again, ten times at most; then it runs to its end. Training must end with the weights and metrics of
 an undisturbed run, prediction with the same bytes, tuning with the same score before and no worse
 one after. A model under change must predict as before or as after an undisturbed change, and the
-change must succeed when it is tried again. Kills that left an unfinished file or folder behind,
-such as half a checkpoint, are counted apart.
+change must succeed when it is tried again. Every second kill waits for something to be written;
+kills that left an unfinished file or folder behind, such as half a checkpoint, are counted apart.
 """
 
 from __future__ import annotations
@@ -155,11 +155,18 @@ class Kills:
         run(words())
 
     def strike(self, words: list[str], seconds: float) -> bool:
-        """Kill a command that usually takes some seconds; return whether it was still running."""
+        """Kill a command that usually takes some seconds; return whether it was still running.
+
+        Every second kill waits for something to be written after its random moment.
+        """
         before = self._unfinished()
         command = Command(words)
         if command.wait(self.draw.uniform(0.02, 1.0) * seconds):
             return False
+        aimed, deadline = self.struck % 2 == 1, time.monotonic() + seconds
+        while aimed and time.monotonic() < deadline and not self._unfinished() - before:
+            if command.wait(0.001):
+                return False
         command.kill()
         self.struck += 1
         self.writing += bool(self._unfinished() - before)
