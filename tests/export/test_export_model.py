@@ -242,6 +242,19 @@ def test_a_graph_that_fails_is_one_clear_error(models, monkeypatch, failure):
     assert len(str(caught.value).splitlines()) == 1
 
 
+def test_label_parameters_are_read_from_the_mapped_file(models):
+    """ONNX Runtime copies a constant on the right of a product, so labels must be on the left."""
+    import onnx
+
+    exported = models("balanced")[1]
+    n_labels = len(Predictor.load(exported).labels)
+    graph = onnx.load(exported / "graph" / "model.onnx", load_external_data=False).graph
+    labels = {t.name for t in graph.initializer if len(t.dims) == 2 and n_labels in t.dims}
+    products = [node.input for node in graph.node if node.op_type == "MatMul"]
+    assert any(left in labels for left, _ in products)
+    assert not any(right in labels for _, right in products)
+
+
 # --- int8 ---------------------------------------------------------------------------------------
 
 

@@ -122,8 +122,9 @@ class DocumentExpert(Expert):
         weight = weight.to(document.dtype)
         if weight.dim() == 3:
             logits = (weight @ document.unsqueeze(-1)).squeeze(-1)  # (B, C, H) · (B, H, 1)
-        elif weight.is_cuda and torch.is_grad_enabled():
-            # Label by label in memory: products stay aligned whatever the number of labels.
+        elif torch.compiler.is_exporting() or (weight.is_cuda and torch.is_grad_enabled()):
+            # Label by label in memory: products stay aligned whatever the number of labels. And
+            # other runtimes copy a constant on the right, but share the mapped file of one here.
             logits = (weight @ document.T).T  # (B, C)
         else:
             logits = document @ weight.T
