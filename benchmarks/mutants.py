@@ -126,7 +126,7 @@ class Mutant:
     source: str
     function: tuple[str, int] | None
     """Qualified name and first line of the outermost function around it; `None`: a module's own
-    code, or a kernel, which its compiler reads from the file."""
+    code, a kernel, which its compiler reads from the file, or a function that loses `super()`."""
 
     @property
     def module(self) -> str:
@@ -141,12 +141,21 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     """Yield every mutant of a source file."""
     tree = ast.parse(path.read_text("utf-8"))
     owners = dict(_owners(tree))
+    original = compile(tree, str(path), "exec", dont_inherit=True)
     for node in _mutable(tree):
         for change, undo, line in _changes(node):
             changed = ast.fix_missing_locations(tree)
             code = compile(changed, str(path), "exec", dont_inherit=True)
-            yield Mutant(path, line, change, code, ast.unparse(changed), owners.get(node))
+            owner = owners.get(node)
+            if owner and not _same_names(_code_of(original, owner), _code_of(code, owner)):
+                owner = None
+            yield Mutant(path, line, change, code, ast.unparse(changed), owner)
             undo()
+
+
+def _same_names(before: types.CodeType, after: types.CodeType) -> bool:
+    """Whether a function can take over another's code: it has the same names from outside."""
+    return before.co_freevars == after.co_freevars
 
 
 def _owners(tree: ast.AST, prefix: str = "") -> Iterator[tuple[ast.AST, tuple[str, int]]]:
@@ -440,13 +449,18 @@ def _functions_by_place() -> dict[tuple[str, int], list[types.FunctionType]]:
 
 def _outermost(mutant: Mutant) -> types.CodeType:
     """Return the code of the changed function."""
-    waiting = [mutant.code]
+    return _code_of(mutant.code, mutant.function)
+
+
+def _code_of(module: types.CodeType, function: tuple[str, int]) -> types.CodeType:
+    """Return the code of a function inside a module's."""
+    waiting = [module]
     while waiting:
         code = waiting.pop()
-        if (code.co_qualname, code.co_firstlineno) == mutant.function:
+        if (code.co_qualname, code.co_firstlineno) == function:
             return code
         waiting += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
-    raise LookupError(mutant.function)
+    raise LookupError(function)
 
 
 def _first_lines(mutant: Mutant) -> set[int]:
