@@ -8,9 +8,11 @@ import pytest
 from glocal.config import load_recipe
 from glocal.data.corpus import Corpus
 from glocal.predict.predictor import Predictor
+from glocal.storage.model_directory import load_model
 from glocal.train.gather import hold_out
 from glocal.train.run import fit
 from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_table import LabelTable
 from tests.cli.conftest import corpus_rows, invoke, write_jsonl
 from tests.tiny import tiny_corpus, tiny_recipe
 
@@ -76,3 +78,21 @@ def test_dev_texts_come_first(tmp_path):
     assert "dev" in result.metrics
     assert not any(name.startswith("held_out") for name in result.metrics)
     assert np.isfinite(result.metrics["dev"]["P@1"])
+
+
+def test_labels_without_training_texts_have_a_constant_of_their_own(tmp_path):
+    train, dev = tiny_corpus(96), tiny_corpus(96, seed=1)
+    held = Corpus.from_texts(
+        train.texts(), [[x for x in row if x != "owl"] for row in train.labels()]
+    )
+    names = sorted({label for row in train.labels() for label in row})
+    recipe = tiny_recipe(
+        "fast", "encoder.name=none", "labels.score_unseen=true", "sparse.min_words=1"
+    )
+    table = LabelTable(names, names)
+    path = fit(recipe, held, out=tmp_path / "model", dev=dev, label_table=table, device="cpu").path
+    model = load_model(path)
+    assert model.labels.counts[model.labels.index["owl"]] == 0
+    assert model.system.combination.unseen != 0
+    plain = fit(recipe, train, out=tmp_path / "plain", dev=dev, label_table=table, device="cpu")
+    assert load_model(plain.path).system.combination.unseen == 0

@@ -4,6 +4,7 @@
 - with weights, a sum of their log-odds, a bias, and a term for the frequency of the label,
   `σ(Σ w_e z_e + c log max(m, 1) + b)` with m the label's training texts: a weak expert counts for
   less, rare labels that experts score too low are lifted (c < 0), and the result is calibrated.
+  Labels without a training text have a constant of their own (`unseen_shift.py`).
 
 The weights, c and b are learnt on held-out documents, by a logistic regression of "is gold" over
 the labels that any expert ranks high: w_e ≥ 0, so an expert that adds nothing gets the weight 0,
@@ -40,11 +41,13 @@ class Combination:
         bias: The constant term.
         frequency: Coefficient of log(training texts of the label); below 0 it favours rare labels.
             A label without a training text counts as one with a single text.
+        unseen: Log-odds added to labels without a training text.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
     bias: float = 0.0
     frequency: float = 0.0
+    unseen: float = 0.0
 
     def __call__(self, names: Sequence[str], logits: Sequence[Tensor], counts: Tensor) -> Tensor:
         """Return the probabilities of labels.
@@ -63,6 +66,8 @@ class Combination:
             total = total + self.weights[name] * z.float().clamp(-_LARGEST, _LARGEST)
         if self.frequency:
             total = total + self.frequency * counts.float().clamp(min=1.0).log()
+        if self.unseen:
+            total = total + self.unseen * (counts == 0)
         return torch.sigmoid(total)
 
     def of_arrays(
@@ -83,17 +88,22 @@ class Combination:
         if self.frequency:
             frequent = np.log(np.maximum(counts, 1).astype(np.float32))
             total = total + np.float32(self.frequency) * frequent
+        if self.unseen:
+            total = total + np.float32(self.unseen) * (np.asarray(counts) == 0)
         return np.asarray(sigmoid(total), dtype=np.float32)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return plain values for storage."""
-        return {"bias": self.bias, "frequency": self.frequency, "weights": dict(self.weights)}
+        own = {"unseen": self.unseen} if self.unseen else {}
+        weights = dict(self.weights)
+        return {"bias": self.bias, "frequency": self.frequency, **own, "weights": weights}
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Combination:
         """Read stored values; older models have no frequency term."""
         weights = {str(name): float(weight) for name, weight in mapping["weights"].items()}
-        return cls(weights, float(mapping["bias"]), float(mapping.get("frequency", 0.0)))
+        frequency, unseen = (float(mapping.get(name, 0.0)) for name in ("frequency", "unseen"))
+        return cls(weights, float(mapping["bias"]), frequency, unseen)
 
 
 def fit_weights(pool: Pool, gold: Any) -> Combination | None:

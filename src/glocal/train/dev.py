@@ -21,6 +21,7 @@ from glocal.ranking.decision_fit import fit_decision
 from glocal.ranking.document_ranker import DocumentRanker
 from glocal.ranking.pool import Pool, distinct_labels
 from glocal.ranking.predictions import Predictions
+from glocal.ranking.unseen_shift import fit_unseen_shift
 from glocal.train.later_companions import LaterCompanions
 from glocal.train.local_engine import LocalEngine
 from glocal.vocabulary.label_space import LabelSpace
@@ -152,7 +153,7 @@ class DevEvaluator:
             self.documents = replace(self.documents, companion_features=known)
         found = self._combined()
         calibration = self._calibration(found)
-        found = calibrate(found, calibration)
+        found = calibrate(self._with_unseen(found, calibration), calibration)
         decision = fit_decision(found, self.gold)
         scores = self._scores(found)
         report = evaluate_predictions(
@@ -174,6 +175,18 @@ class DevEvaluator:
             return self.predictions(exact=True, k=self._wide)
         found = self.predictions(exact=True)
         best = self._combine(found)
+        return replace(found, indices=best.indices, scores=best.scores)
+
+    def _with_unseen(self, found: Predictions, calibration: Calibration) -> Predictions:
+        """Fit the constant of labels without training texts; return the predictions with it."""
+        combination = self.system.combination
+        if not combination.weights or self.labels.counts.all():
+            return found
+        shift = fit_unseen_shift(found, self.gold, self.labels.counts, calibration)
+        if not shift:
+            return found
+        self.system.combination = replace(combination, unseen=combination.unseen + shift)
+        best = self.predictions(exact=True, k=self._wide, experts=())
         return replace(found, indices=best.indices, scores=best.scores)
 
     @property
