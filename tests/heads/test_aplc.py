@@ -5,6 +5,7 @@ from torch.nn import functional
 
 from glocal.heads.aplc import APLC, tail_width
 from glocal.heads.frequency_clusters import cluster_priors, label_clusters
+from glocal.label_slice import LabelSlice
 
 COUNTS = np.array([3, 0, 14, 1, 60, 0, 2, 7, 1, 25, 4, 1, 2])
 WIDTH = 8
@@ -235,3 +236,64 @@ def test_chunks_of_a_loss_stay_within_the_limit(monkeypatch):
     monkeypatch.setattr("glocal.heads.aplc.label_chunks", chunks)
     build((0.4, 0.3, 0.3)).loss(torch.randn(5, WIDTH), GOLD, torch.ones(5), limit=77)
     assert asked == [(5, 5, 1, 77), (4, 2, 1, 77), (4, 3, 1, 77)]
+
+
+class Part(LabelSlice):
+    """The labels of one of two processes: a third of each cluster, or the rest."""
+
+    sharded = True
+
+    def __init__(self, number):
+        self.first = number == 0
+
+    def bounds(self, n_labels):
+        cut = n_labels // 3
+        return (0, cut) if self.first else (cut, n_labels)
+
+    def draw(self, n_labels, width, std):
+        start, stop = self.bounds(n_labels)
+        return torch.zeros(stop - start, width)
+
+
+def part_of(head, partition, number):
+    """The head as one of two processes has it, with the same weights."""
+    clusters = label_clusters(COUNTS, partition)
+    priors = cluster_priors(clusters, COUNTS, 100)
+    part = APLC(clusters, width=WIDTH, priors=priors, here=Part(number)).to(torch.float64)
+    state = head.state_dict()
+    for place in range(head.n_tails + 1):
+        rows = slice(*part.cluster(place).here)
+        for name in ("weight", "bias"):
+            state[f"clusters.{place}.{name}"] = state[f"clusters.{place}.{name}"][rows]
+    part.load_state_dict(state)
+    return part
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("skip", [True, False])
+def test_two_slices_of_the_labels_sum_to_the_whole(partition, skip):
+    head = build(partition, dtype=torch.float64)
+    parts = [part_of(head, partition, number) for number in (0, 1)]
+    document, weights = torch.randn(5, WIDTH).double(), torch.rand(5).double()
+    options = {"limit": 10, "skip_tails": skip}
+    whole = head.loss(document, GOLD, weights, **options)
+    found = sum(part.loss(document, GOLD, weights, **options) for part in parts)
+    torch.testing.assert_close(found, whole)
+    # Each label is in one of them, padding in none, and has the same probability there.
+    every = torch.arange(len(COUNTS))
+    here = [part.is_here(every) for part in parts]
+    assert (here[0] ^ here[1]).all()
+    assert here[0].any()
+    padded = torch.tensor([[4, -1]])
+    assert not any(part.is_here(padded)[0, 1] for part in parts)
+    for part, own in zip(parts, here, strict=True):
+        exact = head.probabilities(document, every[own])
+        torch.testing.assert_close(part.probabilities(document, every[own]), exact)
+
+
+def test_slices_may_change_later():
+    partition = (0.4, 0.3, 0.3)
+    part = part_of(build(partition, dtype=torch.float64), partition, 1)
+    part.use_slice(Part(0))
+    assert all(part.cluster(n).here[0] == 0 for n in range(3))
+    assert part.labels.first

@@ -296,6 +296,8 @@ class APLC(nn.Module):
             cluster = self.cluster(number)
             inside = (ranks >= start) & (ranks < stop)
             own, end = cluster.here
+            if own == end:  # all of this cluster's labels are in other processes
+                continue
             columns = (ranks - start - own).clamp(0, end - own - 1)
             logits = cluster.logits(cluster.project(document), columns).float()
             gate = gates[:, number - 1 : number]

@@ -23,6 +23,8 @@ FP8 = torch.float8_e4m3fn
 
 def label_chunks(n_labels: int, *, documents: int, width: int, limit: int) -> list[slice]:
     """Slices of the labels such that documents × labels × width stays within `limit`."""
+    if not n_labels:  # a cluster of fewer labels than there are processes
+        return []
     size = max(1, min(n_labels, limit // max(1, documents * width)))
     count = -(-n_labels // size)
     size = -(-n_labels // count)  # even chunks
