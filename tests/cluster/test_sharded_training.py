@@ -86,9 +86,13 @@ def test_a_sharded_encoder_gives_the_run_of_one_process(ranks, tmp_path):
 @pytest.mark.parametrize(
     ("recipe", "overrides", "message"),
     [
-        ("glocalxml", ["encoder.document_length=64"], "encoder.document_length=0"),
+        (
+            "glocalxml",
+            ["encoder.document_length=64", "encoder.overlap=4"],
+            "encoder.document_length=0",
+        ),
         ("glocalxml", ["train.compile=true"], "train.compile=false"),
-        ("attentionxml", [], "has no list of layers"),
+        ("attentionxml", ["encoder.name=bilstm"], "has no list of layers"),
     ],
 )
 def test_encoders_that_cannot_be_sharded(tmp_path, recipe, overrides, message):
