@@ -49,13 +49,15 @@ def make_labels(count, seed=0):
     draw = random.Random(seed)
     kinds, things, endings = KINDS.split(), THINGS.split(), ENDINGS.split("|")
     return LabelTable.from_entries(
-        LabelEntry(
-            f"c{number}",
-            f"{draw.choice(kinds)} {draw.choice(things)} {draw.choice(endings)}, {number}",
-            parents=(f"c{draw.randrange(max(1, number // 40))}",) if number >= 20 else (),
-            alt_names=(f"{draw.choice(things)} of place{draw.randrange(20_000)}",),
-        )
-        for number in range(count)
+        [
+            LabelEntry(
+                f"c{number}",
+                f"{draw.choice(kinds)} {draw.choice(things)} {draw.choice(endings)}, {number}",
+                parents=(f"c{draw.randrange(max(1, number // 40))}",) if number >= 20 else (),
+                alt_names=(f"{draw.choice(things)} of place{draw.randrange(20_000)}",),
+            )
+            for number in range(count)
+        ]
     )
 
 
