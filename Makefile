@@ -65,7 +65,8 @@ soak: $(STAMP)  ## long runs: 10,000 fuzzed inputs, mutants, 300 kills, load, a 
 	$(BIN)/python benchmarks/kills.py 200
 	$(BIN)/python benchmarks/serve_load.py minilm --texts icd10cm:test
 	$(BIN)/python benchmarks/serve_load.py minilm --texts icd10cm:test --saturate
-	$(BIN)/python benchmarks/serve_load.py demo-model --texts icd10cm:test --memory
+	$(BIN)/glocal train icd10cm:train --recipe fast --out soak-model --overwrite
+	$(BIN)/python benchmarks/serve_load.py soak-model --texts icd10cm:test --memory
 	$(BIN)/python benchmarks/batcher_speed.py
 	$(BIN)/python benchmarks/million_labels.py
 	$(BIN)/glocal analyze faithfulness demo-model icd10cm:test
