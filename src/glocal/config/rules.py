@@ -74,19 +74,17 @@ def data_problems(recipe: Recipe, data: DataFacts) -> list[str]:
             f"'candidates.clusters' = {recipe.candidates.clusters}, but there are only "
             f"{data.n_labels} labels; set a lower number, or 0"
         )
-    train = recipe.train
-    if min(data.n_texts, train.batch_size) < data.processes * train.accumulation:
+    train, parts = recipe.train, data.processes * recipe.train.accumulation
+    if min(data.n_texts, train.batch_size) < parts:
         problems.append(
             f"a batch of {train.batch_size} (train.batch_size) of {data.n_texts} training texts "
             f"cannot be split over {data.processes} processes × {train.accumulation} accumulation "
             "parts (train.accumulation)"
         )
-    parts = data.processes * train.accumulation
     if train.label_precision in LEAN_LABELS and parts > 1:
         problems.append(
-            f"'train.label_precision' = {train.label_precision} needs whole batches in one "
-            f"process, not {parts} parts of them; set train.accumulation=1 and use one process, or "
-            "train.label_precision=fp32"
+            f"'train.label_precision' = {train.label_precision} needs whole batches in one place, "
+            f"not {parts} parts; set train.accumulation=1 and use one process, or choose fp32"
         )
     return problems
 
@@ -231,8 +229,7 @@ def _losses(recipe: Recipe) -> Iterator[str]:
 
 def lean_label_problems(recipe: Recipe) -> Iterator[str]:
     """Yield why the label matrices of a recipe cannot be updated chunk by chunk."""
-    precision = recipe.train.label_precision
-    setting = f"'train.label_precision' = {'bf16' if precision == 'auto' else precision}"
+    setting = f"'train.label_precision' = {recipe.train.label_precision}"
     reason = f"{setting} needs each label to be scored once a step"
     if recipe.loss.diversity_weight:
         yield f"{reason}; set loss.diversity_weight=0, or train.label_precision=fp32"
@@ -240,8 +237,8 @@ def lean_label_problems(recipe: Recipe) -> Iterator[str]:
         yield f"{reason}; set candidates.mode=full, or train.label_precision=fp32"
     if recipe.labels.text == "tied" or _uses_clusters(recipe):
         yield (
-            f"{setting} needs label vectors that are parameters themselves; "
-            "set labels.text=off and document.head=flat, or train.label_precision=fp32"
+            f"{setting} needs label vectors that are parameters themselves; set labels.text=off "
+            "and document.head=flat, or train.label_precision=fp32"
         )
 
 
