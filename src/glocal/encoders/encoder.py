@@ -242,8 +242,11 @@ class Encoder(nn.Module):
 
     def _dtype(self, device: torch.device) -> torch.dtype | None:
         """Return the type to compute in: `compute_dtype`, or autocast's in prediction on a GPU."""
-        if self.compute_dtype is not None or torch.is_grad_enabled() or device.type != "cuda":
+        compiled = self._compiled_call_impl is not None  # which casts by itself
+        if self.compute_dtype is not None or compiled or torch.is_grad_enabled():
             return self.compute_dtype
+        if device.type != "cuda":
+            return None
         return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
 
     def _cast_weights(self, device: torch.device) -> dict[str, Tensor] | None:

@@ -9,6 +9,7 @@ bf16 on CUDA with gradients; anywhere else the layers are PyTorch's own, as are 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,17 @@ def use_lean_gradients(model: nn.Module) -> None:
             module.__class__ = _LeanLinear
         elif type(module) is nn.LayerNorm:
             module.__class__ = _LeanLayerNorm
+
+
+def mix_in(module: nn.Module, mixin: Any) -> None:
+    """Give a module the methods of another class before its own; names and weights stay."""
+    kind: Any = type(module)
+    module.__class__ = _mixed(mixin, kind)
+
+
+@functools.cache
+def _mixed(mixin: Any, kind: Any) -> Any:
+    return type(f"{mixin.__name__}{kind.__name__}", (mixin, kind), {})
 
 
 def cast_together(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:

@@ -9,7 +9,6 @@ anywhere else the modules are transformers' own, as are names and weights.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glocal.encoders.lean_gradients import runs_kernels, sum_tokens
+from glocal.encoders.lean_gradients import mix_in, runs_kernels, sum_tokens
 
 _FAMILIES = ("Bert", "Roberta", "XLMRoberta", "Electra")
 _WIDEST = 256  # of a head, for flash attention
@@ -31,8 +30,7 @@ def use_ragged_attention(model: nn.Module) -> bool:
     known = {f"{family}SelfAttention" for family in _FAMILIES}
     found: list[Any] = [m for m in model.modules() if type(m).__name__ in known]
     for module in found:
-        kind: Any = type(module)
-        module.__class__ = _ragged_kind(kind)
+        mix_in(module, _RaggedAttention)
     layers = getattr(getattr(model, "config", None), "num_hidden_layers", 0)
     return 0 < len(found) == layers and all(
         m.attention_head_size <= _WIDEST and m.attention_head_size % 8 == 0 for m in found
@@ -61,11 +59,6 @@ def sequence_ends(mask: Tensor) -> Tensor:
     starts = torch.arange(0, rows * length, length, dtype=torch.int32, device=mask.device)
     ends = torch.stack([starts + first, starts + length], 1).flatten()
     return functional.pad(ends, (1, 0))
-
-
-@functools.cache
-def _ragged_kind(kind: Any) -> Any:
-    return type(f"Ragged{kind.__name__}", (_RaggedAttention, kind), {})
 
 
 class _RaggedAttention(nn.Module):

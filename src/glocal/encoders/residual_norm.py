@@ -9,14 +9,13 @@ the modules are transformers' own.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from glocal.encoders.lean_gradients import runs_kernels
+from glocal.encoders.lean_gradients import mix_in, runs_kernels
 from glocal.encoders.triton_jit import jit, tl, triton
 
 _WIDEST = 2048  # features of one row, all in registers
@@ -29,14 +28,8 @@ def fuse_residual_norms(model: nn.Module) -> None:
     """Let the modules of a model that end a half of a layer use the kernels; names stay."""
     known = {family + end for family in _FAMILIES for end in _ENDS}
     for module in model.modules():
-        kind: Any = type(module)
-        if kind.__name__ in known:
-            module.__class__ = _fused(kind)
-
-
-@functools.cache
-def _fused(kind: Any) -> Any:
-    return type(f"Fused{kind.__name__}", (_ResidualNorm, kind), {})
+        if type(module).__name__ in known:
+            mix_in(module, _ResidualNorm)
 
 
 class _ResidualNorm(nn.Module):

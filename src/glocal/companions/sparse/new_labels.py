@@ -103,7 +103,7 @@ def fit_new_labels(
 
 
 def few_examples(gold: Any, most: int, *, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return examples, sorted: of each label so many, drawn at random, or all it has.
+    """Return at most a given number of examples of each label, drawn at random, in order.
 
     Args:
         gold: (n, k) CSR matrix of the labels of examples.
