@@ -1,5 +1,7 @@
 """Sparse models after changes of their labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -73,3 +75,24 @@ def test_labels_that_stay_are_not_copied(fitted):
     assert label_change.renamed(labels, {}, {"cat": "Cat"}).keeps_columns
     assert not label_change.removed(labels, ["cat"]).keeps_columns
     assert not label_change.merged(labels, ["cat"], "dog").keeps_columns
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+def test_weights_of_labels_that_stay_are_the_same(fitted, rounded, tmp_path):
+    """Weights of older models are not rounded, and stay as they are too."""
+    model, labels = fitted
+    if not rounded:
+        weights = model.scorer.weights * np.float32(1.0001)
+        scorer = replace(model.scorer, weights=weights)
+        model = SparseModel(model.vectoriser, scorer, model.config, model.memory)
+    examples = Corpus.from_texts(["one hen", "a hen here"], [["hen"]] * 2)
+    change = label_change.added(labels, LabelTable(["hen"], ["hen"]), examples=examples)
+    changed = model.with_labels(change)
+    assert changed.scorer.is_rounded == rounded
+    changed.save(tmp_path / "sparse")
+    before, after = (
+        some.topk(TEXTS, 5, allowed=np.arange(some.n_labels) < 5)
+        for some in (model, SparseModel.load(tmp_path / "sparse"))
+    )
+    np.testing.assert_array_equal(before[0], after[0])
+    np.testing.assert_allclose(before[1], after[1], rtol=1e-6)

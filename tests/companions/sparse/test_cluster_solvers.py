@@ -11,6 +11,7 @@ from glocal.companions.sparse import sparse_training
 from glocal.companions.sparse.cluster_solvers import ClusterSolvers, ProcessSolvers
 from glocal.companions.sparse.sparse_companion import SparseCompanion
 from glocal.companions.sparse.sparse_model import SparseModel
+from glocal.companions.sparse.sparse_rows import as_csr
 from glocal.config import load_recipe
 from glocal.config.settings import SparseConfig
 from glocal.vocabulary.label_space import LabelSpace
@@ -59,7 +60,7 @@ def test_every_cluster_is_solved_once_and_in_order(count, n_clusters):
 
 
 def same(first, second):
-    weights = [model.scorer.weights for model in (first, second)]
+    weights = [as_csr(model.scorer.weights) for model in (first, second)]
     assert np.array_equal(weights[0].indptr, weights[1].indptr)
     assert np.array_equal(weights[0].indices, weights[1].indices)
     assert np.array_equal(weights[0].data, weights[1].data)

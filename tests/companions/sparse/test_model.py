@@ -202,8 +202,7 @@ def test_a_saved_model_is_the_same(model, tmp_path):
     for before, after in zip(model.topk(texts, 5), loaded.topk(texts, 5), strict=True):
         np.testing.assert_array_equal(before, after)
     assert loaded.explain(texts[0], 2) == model.explain(texts[0], 2)
-    assert isinstance(loaded.scorer.weights.data, np.memmap)
-    assert isinstance(loaded.scorer.weights.indices, np.memmap)
+    assert isinstance(loaded.scorer.weights.entries, np.memmap)
 
 
 def test_an_explanation_sums_to_the_log_odds(model):
@@ -314,7 +313,7 @@ def test_damaged_folders_are_refused(model, tmp_path):
     with pytest.raises(ModelError, match="do not belong together"):
         SparseModel.load(folder)
     model.save(folder)
-    (folder / "weights-data.npy").write_bytes(b"no array")
+    (folder / "weights-entries.npy").write_bytes(b"no array")
     with pytest.raises(ModelError, match="not a readable sparse model"):
         SparseModel.load(folder)
     about = json.loads((folder / "sparse.json").read_text())
@@ -326,14 +325,16 @@ def test_damaged_folders_are_refused(model, tmp_path):
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
-        ("weights-indices", lambda a: np.where(np.arange(len(a)) == 3, 10**9, a)),
-        ("weights-indices", lambda a: np.where(np.arange(len(a)) == 3, -5, a)),
-        ("weights-indices", lambda a: a[:-1]),
+        ("weights-entries", lambda a: np.where(np.arange(len(a)) == 3, 10**9, a)),
+        ("weights-entries", lambda a: np.where(np.arange(len(a)) == 3, -5, a)),
+        ("weights-entries", lambda a: a[:-1]),
+        ("weights-entries", lambda a: a.astype(np.float64)),
+        ("weights-scales", lambda a: a[:-1]),
+        ("weights-scales", lambda a: np.where(np.arange(len(a)) == 3, np.nan, a)),
         ("weights-indptr", lambda a: np.where(np.arange(len(a)) == 1, 10**12, a)),
         ("weights-indptr", lambda a: a[::-1]),
         ("weights-indptr", lambda a: a.astype(np.float64)),
-        ("weights-data", lambda a: a.astype(np.float64)),
-        ("weights-data", lambda a: a[:, None]),
+        ("weights-scales", lambda a: a[:, None]),
         ("biases", lambda a: a.astype(str)),
     ],
 )
@@ -341,6 +342,8 @@ def test_arrays_are_validated_before_compiled_code_reads_them(model, tmp_path, f
     model.save(tmp_path / "sparse")
     path = tmp_path / "sparse" / f"{file}.npy"
     array = np.load(path)
-    np.save(path, damage(array).astype(array.dtype) if file == "weights-indices" else damage(array))
+    damaged = damage(array)
+    kept = damaged.dtype if damaged.dtype.kind != array.dtype.kind else array.dtype
+    np.save(path, damaged.astype(kept))
     with pytest.raises(ModelError, match=r"do not belong together|not a readable sparse model"):
         SparseModel.load(tmp_path / "sparse")

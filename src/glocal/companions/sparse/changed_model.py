@@ -39,6 +39,7 @@ def changed_model(model: SparseModel, change: LabelChange) -> SparseModel:
     Raises:
         ModelError: No training texts are at hand to fit labels against.
     """
+    before = model.scorer
     model, places = _widened(model, change)
     scorer, memory = model.scorer.as_csr(), model.memory
     if not change.keeps_columns:
@@ -59,6 +60,8 @@ def changed_model(model: SparseModel, change: LabelChange) -> SparseModel:
         if change.n_new:
             scorer = scorer.joined(_new_scorer(model, change, examples, known))
     scorer.weights.sort_indices()
+    if before.is_rounded:  # others are older: rounding would change the scores of labels that stay
+        scorer = scorer.rounded()
     return SparseModel(model.vectoriser, scorer, model.config, memory)
 
 

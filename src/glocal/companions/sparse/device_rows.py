@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from glocal.companions.sparse.row_kernels import has_kernels, row_products
+from glocal.companions.sparse.sparse_rows import as_stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,7 @@ class DeviceRows:
             # Copied, since torch warns of arrays that cannot be written to, such as mapped files.
             return torch.from_numpy(np.array(array, dtype=kind)).to(device)
 
+        matrix = as_stored(matrix).as_rows()
         return cls(
             moved(matrix.indptr, np.int64),
             moved(matrix.indices, np.int32),

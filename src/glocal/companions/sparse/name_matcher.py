@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.sparse_rows import SparseRows, as_csr
+from glocal.companions.sparse.sparse_rows import SparseRows, as_csr, column_of
 from glocal.companions.sparse.sparse_scoring import dense_product
 
 _SCALE = np.float32(100)  # evidence of a hundredth is weak
@@ -91,8 +91,7 @@ class NameMatcher:
         if place == len(self.labels) or self.labels[place] != label:
             return np.zeros(len(text.indices), np.float32)
         by_name, by_relatives = (
-            as_csr(matrix)[text.indices][:, [place]].toarray().ravel()
-            for matrix in (self.weights, self.relatives)
+            column_of(matrix, text.indices, place) for matrix in (self.weights, self.relatives)
         )
         weights: NDArray[np.float32] = by_name * self.found(text)[0, place] + by_relatives
         evidence = float(text.data @ weights)

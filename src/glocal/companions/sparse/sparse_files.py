@@ -4,9 +4,10 @@
     words-PART.parquet words of a part (`text`, `title`, `pieces`, `stems`, `names`)
     pairs-PART.npy     pairs of words, as integers
     idf-PART.npy       their weights
-    weights-*.npy      the CSR matrix (features, labels): values, columns, bounds
+    weights-*.npy      the CSR matrix (features, labels): bounds, labels, numbers of 16 bits and the
+                       scale of each label (`compact_rows`); or values, columns, bounds in float32
     biases.npy         (labels,)
-    groups-*.npy       where labels have groups: their CSR matrix, and the groups of each label
+    groups-*.npy       where labels have groups: their matrix likewise, and the groups of each label
     votes-texts-*.npy  where similar texts vote: the CSR matrix of the training texts, by word
     votes-labels-*.npy the CSR matrix of their labels
     name-*.npy         where labels are scored by their names: labels, slopes, bounds of their
@@ -29,9 +30,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from glocal.companions.sparse.compact_rows import LABELS_OF_HALF, CompactRows
 from glocal.companions.sparse.name_matcher import NameMatcher
-from glocal.companions.sparse.sparse_rows import SparseRows
+from glocal.companions.sparse.sparse_rows import SparseRows, StoredRows
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer
 from glocal.companions.sparse.text_votes import TextVotes
 from glocal.companions.sparse.training_memory import LabelledTexts, Scaling, TrainingMemory
@@ -43,8 +46,9 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.stored_arrays import check_csr, check_finite, check_range, read_array, read_columns
 from glocal.errors import ModelError, NewerFormatError
 
-# 1 had no groups, 2 one group for each label, 3 no labels of the sample, 4 no votes, 5 no names.
-FORMAT = 6
+# 1 had no groups, 2 one group for each label, 3 no labels of the sample, 4 no votes, 5 no names,
+# 6 all weights in float32.
+FORMAT = 7
 _WORDS = pa.schema([("word", pa.string())])
 _MATRIX: dict[str, type[np.generic]] = {
     "data": np.float32,
@@ -67,9 +71,9 @@ def write_model(
             pq.write_table(table, temporary / f"words-{part.name}.parquet")
             _write(temporary / f"pairs-{part.name}.npy", part.vocabulary.pairs)
             _write(temporary / f"idf-{part.name}.npy", part.vocabulary.idf)
-        _write_matrix(temporary, "weights", scorer.weights)
+        _write_weights(temporary, "weights", scorer.weights)
         if scorer.groups is not None:
-            _write_matrix(temporary, "groups", scorer.groups.weights)
+            _write_weights(temporary, "groups", scorer.groups.weights)
             _write(temporary / "groups-of.npy", scorer.groups.of.ravel())
         _write(temporary / "biases.npy", scorer.biases)
         votes = scorer.votes
@@ -120,7 +124,7 @@ def read_model(
         _check_format(about, source)
         vectoriser = Vectoriser([_read_part(source, part) for part in about["parts"]])
         scorer = LinearScorer(
-            _read_matrix(source, "weights", (about["n_features"], about["n_labels"])),
+            _read_weights(source, "weights", (about["n_features"], about["n_labels"])),
             read_array(source / "biases.npy", np.floating),
             _read_groups(source, about),
             _read_votes(source, about, vectoriser.n_words),
@@ -189,7 +193,7 @@ def _read_groups(source: Path, about: dict[str, Any]) -> LabelGroups | None:
     n_groups = about.get("n_groups", 0)
     if not n_groups:
         return None
-    matrix = _read_matrix(source, "groups", (about["n_features"], n_groups))
+    matrix = _read_weights(source, "groups", (about["n_features"], n_groups))
     of = read_array(source / "groups-of.npy", np.integer)
     check_range("groups-of.npy", of, -1, n_groups)  # -1: a label without training texts
     return LabelGroups(matrix, of.reshape(-1, about.get("group_levels", 1)))
@@ -280,18 +284,52 @@ def _empty(shape: tuple[int, int]) -> SparseRows:
     )
 
 
+def _read_weights(source: Path, name: str, shape: tuple[int, int]) -> StoredRows:
+    """Read weights of 16 bits; older models, and those made from them, have float32."""
+    if not (source / f"{name}-scales.npy").exists():
+        return _read_matrix(source, name, shape)
+    scales = read_array(source / f"{name}-scales.npy", np.float32)
+    check_finite(f"{name}-scales.npy", scales)
+    if len(scales) != shape[1]:
+        raise ValueError(f"{name}-scales.npy has {len(scales)} values; expected {shape[1]}")
+    entries = read_array(source / f"{name}-entries.npy", np.int32, mapped="r")
+    numbers = None
+    if shape[1] > LABELS_OF_HALF:
+        numbers = read_array(source / f"{name}-numbers.npy", np.int16, mapped="r")
+    matrix = CompactRows(entries, numbers, _read_bounds(source, name, shape[0]), scales, shape)
+    labels, stored = matrix.labels, entries if numbers is None else numbers
+    check_csr(name, SparseRows(stored, labels, matrix.indptr, shape))
+    return matrix
+
+
 def _read_matrix(source: Path, name: str, shape: tuple[int, int]) -> SparseRows:
-    bounds = read_array(source / f"{name}-indptr.npy", _MATRIX["indptr"])
-    if len(bounds) != shape[0] + 1:
-        raise ValueError(f"{name}-indptr.npy has {len(bounds)} values; expected {shape[0] + 1}")
-    # scipy wants both kinds of indices of one type; the mapped one must not be copied.
-    narrow = bounds if bounds.max() > np.iinfo(np.int32).max else bounds.astype(np.int32)
     data = read_array(source / f"{name}-data.npy", _MATRIX["data"], mapped="r")
     indices = read_array(source / f"{name}-indices.npy", _MATRIX["indices"], mapped="r")
-    matrix = SparseRows(data, indices, narrow, shape)
+    matrix = SparseRows(data, indices, _read_bounds(source, name, shape[0]), shape)
     check_csr(name, matrix)
     check_finite(f"{name}-data.npy", matrix.data)
     return matrix
+
+
+def _read_bounds(source: Path, name: str, n_rows: int) -> NDArray[np.integer[Any]]:
+    bounds = read_array(source / f"{name}-indptr.npy", _MATRIX["indptr"])
+    if len(bounds) != n_rows + 1:
+        raise ValueError(f"{name}-indptr.npy has {len(bounds)} values; expected {n_rows + 1}")
+    # scipy wants both kinds of indices of one type; the mapped one must not be copied.
+    return bounds if bounds.max() > np.iinfo(np.int32).max else bounds.astype(np.int32)
+
+
+def _write_weights(folder: Path, name: str, matrix: Any) -> None:
+    """Write weights of 16 bits; weights that are not rounded, of older models, stay as they are."""
+    compact = CompactRows.of(matrix)
+    if compact is None:
+        _write_matrix(folder, name, matrix)
+        return
+    _write(folder / f"{name}-indptr.npy", compact.indptr.astype(_MATRIX["indptr"]))
+    _write(folder / f"{name}-scales.npy", compact.scales)
+    _write(folder / f"{name}-entries.npy", compact.entries)
+    if compact.numbers is not None:
+        _write(folder / f"{name}-numbers.npy", compact.numbers)
 
 
 def _write_matrix(folder: Path, name: str, matrix: Any) -> None:

@@ -153,6 +153,7 @@ class SparseModel:
             vectoriser, scorer, names = score_by_names(
                 scorer, vectoriser, labels, features, own, seed=seed, threads=threads
             )
+        scorer = scorer.rounded()
         memory = TrainingMemory(margins, names, len(train), sample)
         size = vectoriser.n_features
         return cls(vectoriser, scorer, config, spread_memory(memory, np.arange(size), size))

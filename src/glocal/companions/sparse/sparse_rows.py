@@ -1,21 +1,71 @@
-"""A sparse matrix by rows, without scipy.
+"""Sparse matrices by rows, without scipy.
 
 Importing `scipy.sparse` takes longer than tagging a text. So prediction of a few texts does without
-it: stored weights and the features of texts are `SparseRows`, and `as_csr` turns them into scipy's
+it: stored weights and the features of texts are `StoredRows`, and `as_csr` turns them into scipy's
 type where more is computed.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+Entries = tuple[NDArray[np.int32], NDArray[np.float32]]  # columns and values
+
+
+class StoredRows(ABC):
+    """A CSR matrix of float32 values in some form.
+
+    Attributes:
+        indptr: Where each row starts, and the end of the last.
+        shape: Rows and columns.
+    """
+
+    indptr: NDArray[np.integer[Any]]
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def at(self, places: Any) -> Entries:
+        """Return the entries at some places; their values are to be scaled."""
+
+    @abstractmethod
+    def reader(self, copy_rows: Callable[..., None]) -> Callable[[Any, int], Entries]:
+        """Return a function that returns the entries of rows, given how many they are.
+
+        Args:
+            copy_rows: scipy's compiled function that copies rows of a CSR matrix together.
+        """
+
+    @abstractmethod
+    def scaled(self, sums: NDArray[np.float32], columns: Any = ...) -> NDArray[np.float32]:
+        """Scale sums of values in place and return them.
+
+        Args:
+            sums: (n, columns), or one value for each of `columns`.
+            columns: The columns; all by default.
+        """
+
+    def as_rows(self) -> SparseRows:
+        """Return the same matrix as plain arrays."""
+        columns, values = self.at(slice(None))
+        return SparseRows(self.scaled(values, columns), columns, self.indptr, self.shape)
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> SparseRows:
+        """Return some rows as plain arrays."""
+        places, lengths = row_places(self.indptr, rows)
+        bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(self.indptr.dtype)
+        columns, values = self.at(places)
+        shape = (len(rows), self.shape[1])
+        return SparseRows(self.scaled(values, columns), columns, bounds, shape)
+
 
 @dataclass(frozen=True, eq=False)
-class SparseRows:
+class SparseRows(StoredRows):
     """The arrays of a CSR matrix.
 
     Attributes:
@@ -38,16 +88,59 @@ class SparseRows:
         shape = (len(bounds) - 1, self.shape[1])
         return SparseRows(self.data[values], self.indices[values], bounds - bounds[0], shape)
 
+    def at(self, places: Any) -> Entries:
+        """Return the entries at some places."""
+        return self.indices[places], self.data[places]
+
+    def reader(self, copy_rows: Callable[..., None]) -> Callable[[Any, int], Entries]:
+        """Return a function that returns the entries of rows, given how many they are."""
+
+        def read(rows: Any, size: int) -> Entries:
+            columns, values = np.empty(size, self.indices.dtype), np.empty(size, np.float32)
+            copy_rows(len(rows), rows, self.indptr, self.indices, self.data, columns, values)
+            return columns, values
+
+        return read
+
+    def scaled(self, sums: NDArray[np.float32], columns: Any = ...) -> NDArray[np.float32]:
+        """Return the sums: these values need no scale."""
+        return sums
+
+
+def row_places(
+    bounds: NDArray[np.integer[Any]], rows: NDArray[np.integer[Any]]
+) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]]]:
+    """Return the places of all entries of some rows, one row after the other, and their lengths."""
+    starts = bounds[rows]
+    lengths = bounds[rows + 1] - starts
+    before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths), lengths
+
+
+def as_stored(matrix: Any) -> StoredRows:
+    """Return a matrix, perhaps of scipy's type, as stored rows; nothing is copied."""
+    if isinstance(matrix, StoredRows):
+        return matrix
+    return SparseRows(matrix.data, matrix.indices, matrix.indptr, matrix.shape)
+
 
 def as_csr(matrix: Any) -> Any:
-    """Return a matrix as scipy's type; its arrays are not copied."""
-    if not isinstance(matrix, SparseRows):
+    """Return a matrix as scipy's type; plain arrays are not copied."""
+    if not isinstance(matrix, StoredRows):
         return matrix
     from scipy.sparse import csr_matrix
 
     # Set one by one: the constructor would read, and perhaps copy, every page of mapped files.
-    found = csr_matrix(matrix.shape, dtype=matrix.data.dtype)
-    found.data, found.indices, found.indptr = matrix.data, matrix.indices, matrix.indptr
+    rows = matrix.as_rows()
+    found = csr_matrix(rows.shape, dtype=rows.data.dtype)
+    found.data, found.indices, found.indptr = rows.data, rows.indices, rows.indptr
+    return found
+
+
+def column_of(matrix: Any, rows: NDArray[np.integer[Any]], column: int) -> NDArray[np.float32]:
+    """Return the values of a column in some rows of a matrix, perhaps of scipy's type."""
+    chosen = as_csr(as_stored(matrix).take(rows))
+    found: NDArray[np.float32] = chosen[:, [column]].toarray().ravel()
     return found
 
 

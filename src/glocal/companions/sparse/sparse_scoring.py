@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.sparse_rows import SparseRows, as_csr
+from glocal.companions.sparse.compact_rows import CompactRows, rounded
+from glocal.companions.sparse.sparse_rows import (
+    SparseRows,
+    StoredRows,
+    as_csr,
+    as_stored,
+    column_of,
+    row_places,
+)
 from glocal.companions.sparse.text_votes import TextVotes
 from glocal.companions.sparse.threads import ordered_map
 
@@ -39,7 +47,7 @@ class LabelGroups:
     """Weights that the labels of a group share, added to each label's own.
 
     Args:
-        weights: (F, G) float32 CSR matrix.
+        weights: (F, G) CSR matrix.
         of: (L, levels) int32, the groups of each label, from narrow to wide, -1 for none.
     """
 
@@ -66,7 +74,7 @@ class LinearScorer:
     """One linear function of the features for each label.
 
     Args:
-        weights: (F, L) float32 CSR matrix.
+        weights: (F, L) CSR matrix.
         biases: (L,) float32.
         groups: Shared weights of similar labels; None without.
         votes: Votes of similar training texts; None without.
@@ -100,6 +108,16 @@ class LinearScorer:
     def as_csr(self) -> LinearScorer:
         """Return the same scorer with its weights as scipy's matrix."""
         return replace(self, weights=as_csr(self.weights))
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether the weights are of 16 bits."""
+        return CompactRows.of(self.weights) is not None
+
+    def rounded(self) -> LinearScorer:
+        """Return the same scorer with weights of 16 bits, as they are stored."""
+        groups = self.groups and replace(self.groups, weights=rounded(self.groups.weights))
+        return replace(self, weights=rounded(self.weights), groups=groups)
 
     def with_labels(self, columns: Any) -> LinearScorer:
         """Return the scorer of other labels; see `LabelChange`."""
@@ -142,13 +160,11 @@ class LinearScorer:
             label: Index of the label.
             text: (1, F) the features of the text; the weights of others are not read.
         """
-        chosen = as_csr(self.weights)[text.indices]
-        weights: NDArray[np.float32] = chosen[:, [label]].toarray().ravel()
+        weights = column_of(self.weights, text.indices, label)
         if self.groups is not None:
-            shared = as_csr(self.groups.weights)[text.indices]
             for group in self.groups.of[label]:
                 if group >= 0:
-                    weights += shared[:, [group]].toarray().ravel()
+                    weights += column_of(self.groups.weights, text.indices, group)
         if self.names is not None:
             weights += self.names.label_weights(label, text)
         parts = text.data * weights
@@ -156,40 +172,36 @@ class LinearScorer:
 
 
 def dense_product(features: Any, weights: Any) -> NDArray[np.float32]:
-    """Return the product of two float32 CSR matrices as a dense array."""
+    """Return the product of a float32 CSR matrix and one of weights as a dense array."""
+    stored = as_stored(weights)
     if features.shape[0] <= _FEW_TEXTS and "scipy.sparse" not in sys.modules:
-        return _numpy_product(features, weights)
+        return _numpy_product(features, stored)
     try:
         from scipy.sparse._sparsetools import csc_matvec, csr_row_index
     except ImportError:  # not public; another version of scipy may lack them
-        return _numpy_product(features, weights)
-    bounds, columns, values = weights.indptr, weights.indices, weights.data
-    if bounds.dtype != columns.dtype:
-        product: NDArray[np.float32] = (as_csr(features) @ as_csr(weights)).toarray()
-        return product
-    total = np.zeros((features.shape[0], weights.shape[1]), np.float32)
+        return _numpy_product(features, stored)
+    if stored.indptr.dtype != np.int32:  # more than 2³¹ weights
+        large: NDArray[np.float32] = (as_csr(features) @ as_csr(stored)).toarray()
+        return large
+    total = np.zeros((features.shape[0], stored.shape[1]), np.float32)
+    read = stored.reader(csr_row_index)
     for row, (start, stop) in enumerate(itertools.pairwise(features.indptr.tolist())):
-        chosen = features.indices[start:stop].astype(columns.dtype)
-        ends = np.zeros(len(chosen) + 1, columns.dtype)
-        np.cumsum(bounds[chosen + 1] - bounds[chosen], out=ends[1:])
-        labels, own = np.empty(ends[-1], columns.dtype), np.empty(ends[-1], np.float32)
-        csr_row_index(len(chosen), chosen, bounds, columns, values, labels, own)
+        chosen = features.indices[start:stop].astype(np.int32)
+        ends = np.zeros(len(chosen) + 1, np.int32)
+        np.cumsum(stored.indptr[chosen + 1] - stored.indptr[chosen], out=ends[1:])
+        labels, own = read(chosen, ends[-1])
         value = features.data[start:stop]
-        csc_matvec(weights.shape[1], len(chosen), ends, labels, own, value, total[row])
-    return total
+        csc_matvec(stored.shape[1], len(chosen), ends, labels, own, value, total[row])
+    return stored.scaled(total)
 
 
-def _numpy_product(features: Any, weights: Any) -> NDArray[np.float32]:
+def _numpy_product(features: Any, weights: StoredRows) -> NDArray[np.float32]:
     total = np.zeros((features.shape[0], weights.shape[1]), np.float32)
     for row, (start, stop) in enumerate(itertools.pairwise(features.indptr.tolist())):
-        chosen = features.indices[start:stop]
-        starts = weights.indptr[chosen]
-        lengths = weights.indptr[chosen + 1] - starts
-        before = np.cumsum(lengths) - lengths
-        places = np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
-        parts = weights.data[places] * np.repeat(features.data[start:stop], lengths)
-        np.add.at(total[row], weights.indices[places], parts)
-    return total
+        places, lengths = row_places(weights.indptr, features.indices[start:stop])
+        labels, own = weights.at(places)
+        np.add.at(total[row], labels, own * np.repeat(features.data[start:stop], lengths))
+    return weights.scaled(total)
 
 
 def top_labels(
