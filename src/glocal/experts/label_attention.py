@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from glocal.config import AttentionConfig
 from glocal.encoders.encoder import Features
+from glocal.experts import cpu_attention
 from glocal.experts import label_attention_kernel as kernel
 from glocal.experts.expert import Expert, State, label_bias, label_matrix, present
 from glocal.experts.label_means import LabelMeans
@@ -150,6 +151,9 @@ class LabelAttentionExpert(Expert):
         scale = 1.0 / self.config.temperature
         if query.dim() == 2 and keys.dtype is values.dtype is torch.bfloat16 and self._fits():
             logits = kernel.label_attention(query, keys, values, output, mask, scale=scale)
+        elif self.training and cpu_attention.suits(query, keys):
+            query = query.to(keys.dtype)
+            logits = cpu_attention.label_attention(query, keys, values, output, mask, scale=scale)
         else:
             logits = self._score_plainly(query, keys, values, output, mask)
         return logits + bias[0] if bias else logits
