@@ -10,6 +10,16 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
+class SolvedCluster:
+    """The weights of a cluster above the threshold, sorted by feature, and its labels' biases."""
+
+    features: NDArray[np.int32]
+    columns: NDArray[np.int32]  # labels, as places in the cluster
+    values: NDArray[np.float32]
+    biases: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
 class ClusterWeights:
     """The weights of one cluster above the threshold."""
 

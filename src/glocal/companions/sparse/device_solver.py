@@ -8,7 +8,6 @@ numpy's weights differ by rounding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,18 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from glocal.companions.sparse.cluster_weights import SolvedCluster
 from glocal.companions.sparse.device_rows import DeviceRows
 from glocal.companions.sparse.solver import Positives, solve_block
-
-
-@dataclass(frozen=True)
-class SolvedCluster:
-    """The weights of a cluster above the threshold, sorted by feature, and its labels' biases."""
-
-    features: NDArray[np.int32]
-    columns: NDArray[np.int32]  # labels, as places in the cluster
-    values: NDArray[np.float32]
-    biases: NDArray[np.float32]
 
 
 class DeviceTexts:

@@ -73,14 +73,7 @@ class TextProducts:
     """
 
     def __init__(self, features: Any) -> None:
-        n_texts = np.bincount(features.indices, minlength=features.shape[1])
-        alone = n_texts[features.indices] == 1
-        rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
-        squares = np.bincount(
-            rows[alone], features.data[alone] ** 2, minlength=features.shape[0]
-        ).astype(np.float32)
-        self._own = squares[:, None]  # (n, 1)
-        shared = features.T.tocsr()[np.flatnonzero(n_texts > 1)]
+        self._own, shared = split_features(features)
         self._chunks = [
             shared[start : start + _CHUNK_FEATURES]
             for start in range(0, shared.shape[0], _CHUNK_FEATURES)
@@ -97,6 +90,24 @@ class TextProducts:
         for chunk in self._chunks:
             product += chunk.T @ (chunk @ factor)
         return product
+
+
+def split_features(features: Any) -> tuple[Floats, Any]:
+    """Return the parts of XXᵀ: of features of a single text, and of the others.
+
+    Args:
+        features: (n, F) float32 CSR matrix of the texts.
+
+    Returns:
+        (n, 1) squares of each text's own features; the CSR matrix (shared, n) of the features that
+        several texts have.
+    """
+    n_texts = np.bincount(features.indices, minlength=features.shape[1])
+    alone = n_texts[features.indices] == 1
+    rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+    squares = np.bincount(rows[alone], features.data[alone] ** 2, minlength=features.shape[0])
+    shared = features.T.tocsr()[np.flatnonzero(n_texts > 1)]
+    return squares.astype(np.float32)[:, None], shared
 
 
 def solve_block(

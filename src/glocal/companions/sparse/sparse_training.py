@@ -23,6 +23,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,8 @@ from numpy.typing import NDArray
 
 from glocal.companions.sparse.cluster_solvers import ClusterSolvers
 from glocal.companions.sparse.cluster_weights import ClusterWeights, join_weights
-from glocal.companions.sparse.solver import START_BIAS, Positives, TextProducts, solve_block
+from glocal.companions.sparse.host_solver import HostTexts
+from glocal.companions.sparse.solver import START_BIAS, Positives
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from glocal.companions.sparse.threads import ordered_map
 from glocal.companions.sparse.torch_device import ran_out_of_memory
@@ -59,8 +61,6 @@ RANDOM_ITERATIONS = 6
 CLUSTER_SAMPLE = 4000  # random texts on which each block of clusters is trained
 CLUSTER_SHARE = np.float32(0.3)  # part of a cluster's score in its labels', before calibration
 WIDE_CLUSTERS = 4  # size of the wide clusters, in multiples of `cluster_size`
-# Features whose weights are held dense at a time, before small ones are dropped.
-CHUNK_FEATURES = 16_384
 
 
 class LinearTrainer:
@@ -134,7 +134,9 @@ class LinearTrainer:
                 if not ran_out_of_memory(error):
                     raise
                 logger.warning("the GPU has too little memory left; words are learned on the CPU")
-        yield from ordered_map(self._solve, left, threads=self._threads)
+        host = HostTexts(self._features)
+        with host.one_thread_each():
+            yield from ordered_map(partial(self._solve_on, host), left, threads=self._threads)
 
     def _cluster(self, labels: Any) -> list[NDArray[np.int64]]:
         if len(self._trained) <= self._config.cluster_size:
@@ -258,23 +260,9 @@ class LinearTrainer:
         own = self._by_label[:, self._clusters[cluster]].indices
         return np.unique(np.concatenate([self._texts_of[cluster], own, sample]))
 
-    def _solve(self, cluster: int) -> ClusterWeights:
+    def _solve_on(self, all_texts: HostTexts | DeviceTexts, cluster: int) -> ClusterWeights:
         label_ids, texts = self._clusters[cluster], self._texts(cluster)
-        features = self._features[texts]
-        prior = self._prior(label_ids)
-        prior = None if prior is None else prior.tocsr()
-        coefficients, biases = solve_block(
-            TextProducts(features),
-            self._positives(label_ids, texts),
-            cost=self._config.cost,
-            iterations=self._config.iterations,
-            start_scores=None if prior is None else (features @ prior).toarray(),
-        )
-        return self._collect(label_ids, features.T.tocsr(), coefficients, prior, biases)
-
-    def _solve_on(self, device_texts: DeviceTexts, cluster: int) -> ClusterWeights:
-        label_ids, texts = self._clusters[cluster], self._texts(cluster)
-        found = device_texts.solve(
+        found = all_texts.solve(
             texts,
             self._positives(label_ids, texts),
             self._prior(label_ids),
@@ -290,33 +278,6 @@ class LinearTrainer:
         chosen = self._by_label[:, label_ids]
         columns = np.repeat(np.arange(len(label_ids)), np.diff(chosen.indptr))
         return Positives(np.searchsorted(texts, chosen.indices), columns, len(label_ids))
-
-    def _collect(
-        self,
-        label_ids: NDArray[np.int64],
-        by_feature: Any,
-        coefficients: NDArray[np.float32],
-        prior: Any,
-        biases: NDArray[np.float32],
-    ) -> ClusterWeights:
-        """Return the weights above the threshold, held dense for a few features at a time."""
-        used = np.diff(by_feature.indptr) > 0
-        if prior is not None:
-            used |= np.diff(prior.indptr) > 0
-        features = np.flatnonzero(used)
-        rows, columns, values = [], [], []
-        for start in range(0, len(features), CHUNK_FEATURES):
-            chunk = features[start : start + CHUNK_FEATURES]
-            weights = by_feature[chunk] @ coefficients
-            if prior is not None:
-                weights += prior[chunk].toarray()
-            feature, label = np.nonzero(np.abs(weights) >= self._config.threshold)
-            rows.append(chunk[feature].astype(np.int32))
-            columns.append(label_ids[label].astype(np.int32))
-            values.append(weights[feature, label])
-        return ClusterWeights(
-            label_ids, np.concatenate(rows), np.concatenate(columns), np.concatenate(values), biases
-        )
 
     def _prior(self, label_ids: NDArray[np.int64]) -> Any:
         """Return (F, k) prior weights from the labels' names, CSC; None where they do not count."""
