@@ -110,7 +110,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
 
 
 def _list(*, as_json: bool) -> None:
-    from glocal.lab.baselines.baseline_registry import BASELINES, PIP
+    from glocal.lab.baselines.baseline_registry import BASELINES
     from glocal.table import Table, columns
 
     table = Table("", columns("text", "baseline", "library", "installed", "about"))
@@ -124,7 +124,7 @@ def _list(*, as_json: bool) -> None:
                 "about": spec.about,
                 "library": spec.package,
                 "version": spec.version or None,
-                "install": None if spec.version else PIP,
+                "install": None if spec.version else spec.install,
                 "default": dict(spec.default),
                 "matched": dict(spec.matched),
             }
@@ -132,6 +132,6 @@ def _list(*, as_json: bool) -> None:
     console.show(document, [table], as_json=as_json)
     if as_json:
         return
-    if not all(spec.version for spec in BASELINES.values()):
-        console.note(f"For those not installed: {PIP}")
+    for install in dict.fromkeys(s.install for s in BASELINES.values() if not s.version):
+        console.note(f"For those not installed: {install}")
     console.note("`glocal baseline NAME TRAIN TEST` trains and measures one.")

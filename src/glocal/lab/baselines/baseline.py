@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,19 @@ def silent(text: str) -> None:
     """Ignore a message."""
 
 
+@dataclass(frozen=True)
+class ProcessCost:
+    """The cost of another process that a baseline works in.
+
+    Attributes:
+        cpu_seconds: Processor time up to now.
+        peak_bytes: Most memory held at once.
+    """
+
+    cpu_seconds: float = 0.0
+    peak_bytes: int = 0
+
+
 class Baseline(ABC):
     """A method of another library.
 
@@ -40,6 +54,7 @@ class Baseline(ABC):
     def __init__(self, settings: Mapping[str, Any], *, threads: int = 1, seed: int = 0) -> None:
         self.settings, self.threads, self.seed = dict(settings), threads, seed
         self.feature_seconds: float | None = None
+        self.elsewhere = ProcessCost()
 
     @abstractmethod
     def fit(self, train: Corpus, positives: Any, folder: Path, say: Say = silent) -> None:

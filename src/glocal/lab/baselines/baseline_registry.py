@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from glocal.errors import ConfigError, MissingExtraError, no_such
+from glocal.lab.baselines.apart import version_apart
 from glocal.lab.baselines.baseline import Baseline
 
 PIP = "pip install 'glocal[baselines]'"
@@ -28,6 +29,8 @@ class BaselineSpec:
         imports: Modules that must be importable.
         default: Settings that define the method, where the library has several.
         matched: Settings of the matched run.
+        environment: Environment variable that names the Python of an environment with the library,
+            where it needs one of its own.
     """
 
     title: str
@@ -37,10 +40,13 @@ class BaselineSpec:
     imports: Sequence[str]
     default: Mapping[str, Any] = field(default_factory=dict)
     matched: Mapping[str, Any] = field(default_factory=dict)
+    environment: str = ""
 
     @property
     def version(self) -> str:
         """Version of the library; empty when it is not installed."""
+        if self.environment:
+            return version_apart(self.environment, self.package)
         if any(find_spec(name) is None for name in self.imports):
             return ""
         try:
@@ -48,12 +54,27 @@ class BaselineSpec:
         except metadata.PackageNotFoundError:  # another build under the same import name
             return "unknown version"
 
+    @property
+    def install(self) -> str:
+        """How to install the library."""
+        if not self.environment:
+            return PIP
+        return (
+            f"pip install {self.package} scipy (in an environment of its own, with its Python "
+            f"in {self.environment})"
+        )
+
     def check_installed(self) -> None:
         """Check that the library is installed.
 
         Raises:
             MissingExtraError: With the `pip install` line.
         """
+        if not self.version and self.environment:
+            raise MissingExtraError(
+                f"the baseline {self.title} needs {self.package}, which is not installed; run: "
+                f"{self.install}"
+            )
         if not self.version:
             features = ["scikit-learn"] if "sklearn" in self.imports else []
             needed = " and ".join(dict.fromkeys([self.package, *features]))
@@ -94,5 +115,7 @@ def build_baseline(
     spec.check_installed()
     module, _, class_name = spec.runs.partition(".")
     found = importlib.import_module(f"glocal.lab.baselines.{module}")
+    if spec.environment:
+        settings = {**settings, "python": spec.environment}
     baseline: Baseline = getattr(found, class_name)(settings, threads=threads, seed=seed)
     return baseline

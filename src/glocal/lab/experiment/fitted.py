@@ -41,6 +41,7 @@ class Fitted:
         predict_all: Returns as many labels of a corpus as are evaluated, of each expert too.
         cost: Seconds of training and size of the model.
         predictor: The loaded model of a recipe.
+        peak_elsewhere: Returns the most memory of another process that the method works in.
     """
 
     labels: LabelSpace
@@ -48,6 +49,7 @@ class Fitted:
     predict_all: Callable[[Corpus], Predictions]
     cost: dict[str, float | None]
     predictor: Predictor | None = None
+    peak_elsewhere: Callable[[], int] = int
 
 
 def train_method(job: Job, listener: TrainListener) -> Fitted:
@@ -65,13 +67,20 @@ def _fit_baseline(job: Job, listener: TrainListener) -> Fitted:
         baseline = build_baseline(method.source, method.settings, threads=threads, seed=method.seed)
         baseline.fit(train, positives, job.model, listener.on_message)
     cost = {**_cost(job, spent), "feature_seconds": baseline.feature_seconds}
+    cost["cpu_seconds"] = spent["cpu"] + baseline.elsewhere.cpu_seconds
     shutil.rmtree(job.model)  # only its size counts; the fitted baseline is in memory
 
     def predict_all(corpus: Corpus) -> Predictions:
         blocks = corpus.iter_texts()
         return Predictions.concat([baseline.predict(texts, _EVALUATED) for texts in blocks])
 
-    return Fitted(labels, baseline.predict, predict_all, cost)
+    return Fitted(
+        labels,
+        baseline.predict,
+        predict_all,
+        cost,
+        peak_elsewhere=lambda: baseline.elsewhere.peak_bytes,
+    )
 
 
 def _fit_recipe(job: Job, listener: TrainListener) -> Fitted:

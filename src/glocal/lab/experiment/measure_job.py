@@ -60,7 +60,8 @@ def measure_job(job: Job, listener: JobListener) -> Result:
     on_dev = None
     if timed:
         on_dev = None if splits.dev is None else fitted.predict_all(splits.dev)
-        cost |= {"peak_bytes": peak_memory(), "gpu_bytes": gpu_memory()}
+        peak = max(peak_memory() or 0, fitted.peak_elsewhere())
+        cost |= {"peak_bytes": peak or None, "gpu_bytes": gpu_memory()}
     listener.on_stage("evaluating")
     report = evaluate_predictions(
         found,
