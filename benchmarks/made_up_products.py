@@ -1,13 +1,13 @@
-"""Write a made-up corpus of the shape of Amazon-670K, or a part of it, for benchmarks of many labels.
+"""Write a made-up corpus of the shape of Amazon-670K, or of a part of it.
 
     python benchmarks/made_up_products.py DIR [--share 0.1] [--words 76] [--texts N --labels N]
     python benchmarks/sparse.py DIR --threads 2
 
-Texts, labels and words are drawn at random: labels belong to topics, their frequencies follow Zipf's
-law, and a text has words of its labels, of their topics, and others of a vocabulary with Zipf's
-frequencies. Sizes are those of the published set (490,449 texts with 5.45 of 670,091 labels and 76
-words each) times the share; a twentieth more are test texts. Nothing is learnt from such words but
-what they cost and how well one model finds them beside another.
+Texts, labels and words are drawn at random: labels belong to topics, their frequencies follow
+Zipf's law, and a text has words of its labels, of their topics, and others of a vocabulary with
+Zipf's frequencies. Sizes are those of the published set (490,449 texts with 5.45 of 670,091 labels
+and 76 words each) times the share; a twentieth more are test texts, at most 5,000. Such words show
+what training costs, and nothing about how good a model is on real texts.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Shop:
         return np.searchsorted(self.words, rng.random(shape)).astype(np.int32)
 
     def text(self, n_words, rng):
-        """Return the label ids and words of a text: neighbours of one topic, now and then another."""
+        """Return the label ids and words of a text; most of its labels are of one topic."""
         first = int(np.searchsorted(self.labels, rng.random()))
         count = 1 + rng.poisson(LABELS_OF_A_TEXT - 1)
         topic = first // LABELS_OF_A_TOPIC
