@@ -3,6 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from glocal.cli import console
 from glocal.cli.data import app
 from glocal.data.readers import read_corpus
 from glocal.errors import ConfigError, DataError
@@ -45,8 +46,9 @@ def test_inspect_shows_tables_and_curve(data, tmp_path):
     assert any(0x2800 < ord(character) < 0x2900 for character in result.stdout)
 
 
-def test_inspect_json(data):
-    report = json.loads(run("inspect", "--json", "--bands", "rare=1-9,common=10-", data).stdout)
+def test_inspect_json(data, monkeypatch):
+    monkeypatch.setattr(console.settings, "as_json", True)
+    report = json.loads(run("inspect", "--bands", "rare=1-9,common=10-", data).stdout)
     assert report["splits"][0]["bands"] == {"rare": 4, "common": 1}
     assert report["overlaps"] == []
 
@@ -75,10 +77,12 @@ def test_inspect_limits_what_it_shows(tmp_path):
     assert "--json lists all of them" in result.stdout
 
 
-def test_inspect_says_what_was_detected_and_what_is_odd(tmp_path):
+def test_inspect_says_what_was_detected_and_what_is_odd(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
     path.write_bytes("Title;Abstract;Labels\nUn café;fermé;1|2\nUn thé;;2|3\n".encode("latin-1"))
-    (found,) = json.loads(run("inspect", str(path), "--json").stdout)["splits"]
+    with monkeypatch.context() as wanted:
+        wanted.setattr(console.settings, "as_json", True)
+        (found,) = json.loads(run("inspect", str(path)).stdout)["splits"]
     assert found["detected"][str(path)] == {
         "format": "csv",
         "compression": "",

@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 import torch
-import typer
 from typer.testing import CliRunner
 
 from glocal.cli.analyze_heads import heads
+from glocal.cli.group import app
 from glocal.errors import ConfigError
 from glocal.heads.frequency_clusters import label_clusters
 from glocal.lab import head_bench
@@ -91,10 +91,10 @@ def test_too_few_labels_are_refused_before_anything_is_measured():
 
 
 def test_the_command_prints_json_and_writes_tables(tmp_path):
-    app = typer.Typer()
-    app.command()(heads)
     options = ["--labels", "50,90", "--width", "16", "--repeats", "1", "--no-plots"]
-    result = CliRunner().invoke(app, [*options, "--out", str(tmp_path), "--json"])
+    result = CliRunner().invoke(
+        app, ["--json", "analyze", "heads", *options, "--out", str(tmp_path)]
+    )
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["rows"]
     assert [row["labels"] for row in rows] == [50] * 4 + [90] * 4

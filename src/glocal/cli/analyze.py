@@ -11,7 +11,6 @@ from glocal.cli import console
 from glocal.cli.analyze_heads import heads
 from glocal.cli.corpora import read_file
 from glocal.cli.options import (
-    AsJson,
     BatchSize,
     Device,
     Model,
@@ -99,7 +98,6 @@ def bands(
     k: Annotated[int, option("Cut-off of the scores.", "--k", "-k", min=1)] = 5,
     experts: Annotated[bool, option("Also show each expert of each model.", "--experts")] = False,
     plots: Plots = True,
-    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     reading: Reading,
@@ -124,7 +122,7 @@ def bands(
 
     result = BandComparison(_series(reports, experts=experts), k=k, source=file)
     written = [] if out is None else result.write(out, plots=plots)
-    console.show(result.to_dict(), result.tables(), as_json=as_json)
+    console.show(result.to_dict(), result.tables())
     note_files(written)
 
 
@@ -138,7 +136,6 @@ def faithfulness(
         int | None, option("Texts to explain, drawn by the seed; all by default.", min=1)
     ] = None,
     seed: Annotated[int, option("Random seed.", min=0)] = 0,
-    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     reading: Reading,
@@ -160,7 +157,7 @@ def faithfulness(
     predictor = Predictor.load(model, device=device, batch_size=batch_size)
     with console.progress_bar("explaining") as progress:
         rows = measure_faithfulness(predictor, corpus, seed=seed, progress=progress)
-    console.show(to_dict(rows), [faithfulness_table(rows, file)], as_json=as_json)
+    console.show(to_dict(rows), [faithfulness_table(rows, file)])
 
 
 def _series(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from glocal.cli import console
-from glocal.cli.options import AsJson, parse_numbers
+from glocal.cli.options import parse_numbers
 from glocal.cli.parameters import option
 from glocal.cli.studies import Plots, note_files, prepare_plots
 
@@ -23,7 +23,6 @@ def heads(
     repeats: Annotated[int, option("Measurements per layer; the median is shown.", min=1)] = 5,
     out: Annotated[Path | None, option("Folder for tables and plots.", "--out", "-o")] = None,
     plots: Plots = True,
-    as_json: AsJson = False,
     device: Annotated[str, option("Where to compute: cpu or cuda.")] = "cpu",
 ) -> None:
     """Measure parameters, time and memory of flat and clustered output layers.
@@ -48,5 +47,5 @@ def heads(
             progress=progress,
         )
     written = [] if out is None else result.write(out, plots=plots)
-    console.show(result.to_dict(), result.tables(), as_json=as_json)
+    console.show(result.to_dict(), result.tables())
     note_files(written)

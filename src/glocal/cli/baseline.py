@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import AsJson, Reading, check_folder, reads_files
+from glocal.cli.options import Reading, check_folder, reads_files
 from glocal.cli.parameters import argument, option
 from glocal.cli.studies import job_view, read_splits
 
@@ -49,7 +49,6 @@ def baseline(
     ] = None,
     threads: Threads = None,
     seed: Seed = 0,
-    as_json: AsJson = False,
     reading: Reading,
 ) -> None:
     """Train and measure a baseline, such as parabel or svm.
@@ -59,7 +58,7 @@ def baseline(
     Without a NAME the baselines are listed with their libraries.
     """
     if name is None:
-        _list(as_json=as_json)
+        _list()
         return
     from glocal.errors import ConfigError
     from glocal.lab.benchmark_page import cost_table, quality_tables
@@ -93,7 +92,7 @@ def baseline(
     if against is not None:
         document["comparison"] = {metric: found.to_dict() for metric, found in compared.items()}
         tables.append(comparison_table(compared.items(), f"{row.title} minus {against}"))
-    console.show(document, [*tables, cost_table([row])], as_json=as_json)
+    console.show(document, [*tables, cost_table([row])])
     if out is not None:
         console.note(f"Predictions and results are in {out}.")
 
@@ -109,7 +108,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _list(*, as_json: bool) -> None:
+def _list() -> None:
     from glocal.lab.baselines.baseline_registry import BASELINES
     from glocal.table import Table, columns
 
@@ -129,8 +128,8 @@ def _list(*, as_json: bool) -> None:
                 "matched": dict(spec.matched),
             }
         )
-    console.show(document, [table], as_json=as_json)
-    if as_json:
+    console.show(document, [table])
+    if console.settings.as_json:
         return
     for install in dict.fromkeys(s.install for s in BASELINES.values() if not s.version):
         console.note(f"For those not installed: {install}")

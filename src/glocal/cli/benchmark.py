@@ -10,7 +10,6 @@ import typer
 from glocal.cli import console
 from glocal.cli.baseline import Seed, Threads
 from glocal.cli.options import (
-    AsJson,
     BatchSize,
     Device,
     Labels,
@@ -64,7 +63,6 @@ def benchmark(
     ] = False,
     threads: Threads = None,
     seed: Seed = 0,
-    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     reading: Reading,
@@ -87,10 +85,10 @@ def benchmark(
 
     check_metric(metric)
     if speed:
-        _measure_speed(out, device, long=long, plots=plots, as_json=as_json)
+        _measure_speed(out, device, long=long, plots=plots)
         return
     if report_only:
-        _write_page(out, metric, as_json=as_json)
+        _write_page(out, metric)
         return
     methods = choose_methods(
         _names(recipes),
@@ -115,11 +113,11 @@ def benchmark(
         # Whatever happens to the rest, the page shows what is finished.
         rows = runner.results()
         if rows:
-            _write_page(out, metric, as_json=as_json)
+            _write_page(out, metric)
     fail_if_any(rows, "rows")
 
 
-def _measure_speed(out: Path, device: str, *, long: bool, plots: bool, as_json: bool) -> None:
+def _measure_speed(out: Path, device: str, *, long: bool, plots: bool) -> None:
     from glocal.errors import require_training_packages
 
     require_training_packages("measuring speed")
@@ -131,15 +129,15 @@ def _measure_speed(out: Path, device: str, *, long: bool, plots: bool, as_json: 
     check_folder(out)
     report = measure_speed(device=device, long=long, say=console.note)
     note_files(report.write(out, plots=plots))
-    console.show(report.to_dict(), report.tables(), as_json=as_json)
+    console.show(report.to_dict(), report.tables())
 
 
-def _write_page(out: Path, metric: str, *, as_json: bool) -> None:
+def _write_page(out: Path, metric: str) -> None:
     from glocal.lab.benchmark_page import ResultsPage
 
     page = ResultsPage(out, metric=metric)
     note_files(page.write())
-    console.show(page.to_dict(), page.short_tables(), as_json=as_json)
+    console.show(page.to_dict(), page.short_tables())
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import AsJson
 from glocal.cli.parameters import argument
 from glocal.table import Table, columns
 
@@ -21,7 +20,7 @@ app = typer.Typer(
 
 
 @app.command()
-def show(*, as_json: AsJson = False) -> None:
+def show() -> None:
     """Show what the cache holds, with sizes."""
     from glocal.data.cache import cache_dir
     from glocal.data.cache_contents import cache_contents
@@ -32,7 +31,7 @@ def show(*, as_json: AsJson = False) -> None:
     heads = [*columns("text", "folder", "about"), *columns("count", "entries", "size")]
     document = {"folder": str(folder), "entries": list(map(_as_dict, entries))}
     table = Table(str(folder), heads, [*rows, ("all", "", "", total)])
-    console.show(document, [table], as_json=as_json)
+    console.show(document, [table])
     console.note("Set GLOCAL_CACHE to keep it elsewhere; `glocal cache clear` empties it.")
 
 
@@ -42,15 +41,12 @@ def clear(
         list[str] | None,
         argument("Folders of the cache; all of them by default.", metavar="FOLDER"),
     ] = None,
-    *,
-    as_json: AsJson = False,
 ) -> None:
     """Remove what the cache holds."""
     from glocal.data.cache_contents import clear_cache
 
     removed = clear_cache(names or ())
-    if as_json:
-        console.print_json({"removed": list(map(_as_dict, removed))})
+    console.show({"removed": list(map(_as_dict, removed))})
     freed = format_bytes(sum(entry.n_bytes for entry in removed))
     listed = f" ({', '.join(entry.name for entry in removed)})" if removed else ""
     console.note(f"Removed {freed}{listed}.")

@@ -10,7 +10,7 @@ import typer
 from glocal.cli import console
 from glocal.cli.corpora import read_file
 from glocal.cli.evaluate import print_report
-from glocal.cli.options import AsJson, BatchSize, Device, Model, Reading, parse_ks, reads_files
+from glocal.cli.options import BatchSize, Device, Model, Reading, parse_ks, reads_files
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
@@ -30,7 +30,6 @@ def save(
         Path, option("File for the scores, such as dev.npz.", "--out", "-o", metavar="FILE")
     ],
     best: Annotated[int, option("Labels that each expert proposes for a text.", min=1)] = 30,
-    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     reading: Reading,
@@ -44,8 +43,7 @@ def save(
     with console.progress_bar("scoring", unit="readings") as progress:
         scores = save_scores(predictor, corpus, best=best, progress=progress)
     scores.save(out)
-    if as_json:
-        console.print_json({"path": str(out), "texts": len(scores), "experts": scores.experts})
+    console.show({"path": str(out), "texts": len(scores), "experts": scores.experts})
     console.note(f"Wrote {out}: {len(scores):,} texts, experts {', '.join(scores.experts)}.")
 
 
@@ -77,7 +75,6 @@ def fit(
             metavar="FILE",
         ),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Fit a combination of experts and models on dev, and score it on dev and test."""
     from glocal.lab.combine import combine
@@ -95,7 +92,7 @@ def fit(
     if out is not None:
         found.scores.save(out)
     combination = found.combination.to_mapping()
-    if as_json:
+    if console.settings.as_json:
         reports = {"dev": found.dev.to_dict()}
         if found.test is not None:
             reports["test"] = found.test.to_dict()
@@ -116,7 +113,6 @@ def compare(
     others: Annotated[list[Path], argument("Saved scores of other models.", metavar="OTHER")],
     *,
     k: Annotated[str, option("Cut-offs of the metrics, such as 1,3,5.", "--k", "-k")] = "1,3,5",
-    as_json: AsJson = False,
 ) -> None:
     """Compare saved scores by paired bootstrap over the texts.
 
@@ -131,4 +127,4 @@ def compare(
     if len(set(paths)) < len(paths):
         raise ConfigError("a file is given twice; give each once")
     found = compare_scores({str(p): SavedScores.load(p) for p in paths}, ks=parse_ks(k))
-    console.show(found.to_dict(), found.tables(), as_json=as_json)
+    console.show(found.to_dict(), found.tables())

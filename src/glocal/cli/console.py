@@ -100,9 +100,9 @@ def print_json(document: Any) -> None:
     sys.stdout.write(f"{escape_json(text)}\n")
 
 
-def show(document: Any, tables: Iterable[Table], *, as_json: bool) -> None:
-    """Print the document as JSON, or else the tables that show it."""
-    if as_json:
+def show(document: Any, tables: Iterable[Table] = ()) -> None:
+    """Print the document as JSON with `--json`, or else the tables that show it."""
+    if settings.as_json:
         print_json(document)
         return
     for table in tables:

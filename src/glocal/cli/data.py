@@ -13,7 +13,6 @@ from glocal.cli.corpora import read_labels_file
 from glocal.cli.failures import warning_text
 from glocal.cli.options import (
     Address,
-    AsJson,
     Bands,
     Engine,
     Labels,
@@ -50,7 +49,6 @@ def inspect(
     *,
     bands: Bands = None,
     labels: Labels = None,
-    as_json: AsJson = False,
     reading: Reading,
 ) -> None:
     """Show the content of data files and every problem in them.
@@ -69,7 +67,7 @@ def inspect(
         label_table=read_labels_file(labels),
         **reading,
     )
-    if as_json:
+    if console.settings.as_json:
         console.print_json(report.to_dict())
     else:
         _show(report)
@@ -91,7 +89,6 @@ def split(
         str, option("Format of the parts: jsonl, jsonl.gz or parquet.", "--to")
     ] = "jsonl",
     overwrite: Annotated[bool, option("Replace existing parts.", "--overwrite", "--force")] = False,
-    as_json: AsJson = False,
     reading: Reading,
 ) -> None:
     """Split files into train, dev and test.
@@ -111,9 +108,7 @@ def split(
     for part, path in zip(parts, paths, strict=True):
         write_corpus(part, path)
         console.note(f"{path}: {len(part):,} documents")
-    if as_json:
-        sizes = {str(path): len(part) for path, part in zip(paths, parts, strict=True)}
-        console.print_json(sizes)
+    console.show({str(path): len(part) for path, part in zip(paths, parts, strict=True)})
 
 
 @app.command()
@@ -130,7 +125,6 @@ def prepare(
     engine: Engine = "processes",
     address: Address = None,
     workers: Workers = None,
-    as_json: AsJson = False,
     reading: Reading,
 ) -> None:
     """Compute the tokens and words of texts before training.
@@ -154,8 +148,7 @@ def prepare(
             found = prepare_on_ray(texts, address=address, workers=workers, progress=progress)
         else:
             found = prepare_data(texts, progress=lambda stage: progress)
-    if as_json:
-        console.print_json(vars(found))
+    console.show(vars(found))
     words = ", and the model of words" if found.words else ""
     console.note(
         f"Prepared {found.texts:,} texts with {found.labels:,} labels: {found.tokens:,} tokens"

@@ -17,7 +17,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.explain import expert_titles, show_explanations
-from glocal.cli.options import AsJson, Device, Override, RecipeName
+from glocal.cli.options import Device, Override, RecipeName
 from glocal.cli.parameters import option
 from glocal.table import Column, Table, columns
 
@@ -59,7 +59,6 @@ def demo(
     baseline: Annotated[bool, option("Also train the TF-IDF linear baseline.")] = True,
     resume: Annotated[bool, option("Continue an interrupted demo.", "--resume")] = False,
     overwrite: Annotated[bool, option("Replace a model at --out.", "--overwrite")] = False,
-    as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
     """Train, evaluate, tag and explain on a built-in data set."""
@@ -95,7 +94,7 @@ def demo(
     runs = {settings.system: _Run(predictor.evaluate(data.test, ks=KS), result.seconds)}
     if baseline:
         runs["TF-IDF + linear SVM"] = _run_baseline(data, predictor.labels)
-    if as_json:
+    if console.settings.as_json:
         console.print_json({method: run.report.to_dict() for method, run in runs.items()})
     else:
         console.stdout().print(_scores(runs), _bands(runs))

@@ -10,7 +10,6 @@ import typer
 from glocal.cli import console
 from glocal.cli.corpora import read_file, read_labels_file
 from glocal.cli.options import (
-    AsJson,
     Device,
     Labels,
     Override,
@@ -55,7 +54,6 @@ def distill(
     overwrite: Annotated[
         bool, option("Replace the model or unfinished run at --out.", "--overwrite")
     ] = False,
-    as_json: AsJson = False,
     device: Device = "auto",
     reading: Reading,
 ) -> None:
@@ -89,5 +87,5 @@ def distill(
             device=device,
             listener=progress,
         )
-    show_result(result, as_json=as_json)
+    show_result(result)
     console.note(f"\nNext:\n  glocal eval {teachers[0]} {out} test.jsonl")

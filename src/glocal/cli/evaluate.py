@@ -9,7 +9,6 @@ import typer
 from glocal.cli import console
 from glocal.cli.corpora import read_file
 from glocal.cli.options import (
-    AsJson,
     Bands,
     BatchSize,
     Device,
@@ -81,7 +80,6 @@ def evaluate(
         str | None,
         option("Field whose values group the texts for --shared-task.", metavar="NAME"),
     ] = None,
-    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     reading: Reading,
@@ -143,7 +141,7 @@ def evaluate(
         "band_calibration": (calibrations, band_calibration_table),
         "shared_task": (shared, shared_task_table),
     }
-    if as_json:
+    if console.settings.as_json:
         listed = {name: [row.to_dict() for row in rows] for name, (rows, _) in further.items()}
         filled = {name: rows for name, rows in listed.items() if rows}
         console.print_json({**_as_dict(reports, comparison), **filled})

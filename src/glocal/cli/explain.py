@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import AsJson, Device, Model, TopK, choose_k, given_text
+from glocal.cli.options import Device, Model, TopK, choose_k, given_text
 from glocal.cli.parameters import argument, option
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ def explain(
     html: Annotated[
         Path | None, option("Write a report that any browser can open.", metavar="FILE")
     ] = None,
-    as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
     """Show the words behind each tag of a text."""
@@ -67,7 +66,7 @@ def explain(
 
         write_text(html, html_report(content, explanations, taught))
         console.note(f"Written: {html}")
-    if as_json:
+    if console.settings.as_json:
         document: dict[str, Any] = {
             "text": content,
             "tags": [tag.to_dict() for tag in explanations],

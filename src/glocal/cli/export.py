@@ -14,7 +14,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file
-from glocal.cli.options import AsJson, Model, Reading, reads_files
+from glocal.cli.options import Model, Reading, reads_files
 from glocal.cli.parameters import option
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def export(
     ] = False,
     dev: Annotated[str | None, option("Labelled texts that --int8 is checked on.")] = None,
     overwrite: Annotated[bool, option("Replace an existing directory.", "--overwrite")] = False,
-    as_json: AsJson = False,
     reading: Reading,
 ) -> None:
     """Write a model as a graph that runs without torch.
@@ -64,15 +63,8 @@ def export(
             report=console.note,
             progress=progress,
         )
-    if as_json:
-        console.print_json(
-            {
-                "path": str(target),
-                "int8": done.int8,
-                "in_fp32": list(done.in_fp32),
-                "dev": done.scores,
-            }
-        )
+    facts = {"int8": done.int8, "in_fp32": list(done.in_fp32), "dev": done.scores}
+    console.show({"path": str(target), **facts})
     if done.scores is not None:
         for precision, scores in done.scores.items():
             values = "  ".join(f"{name} {100 * value:.1f}" for name, value in scores.items())

@@ -84,7 +84,8 @@ VALUES = {
     **dict.fromkeys(("k", "ks", "seeds", "fractions"), "N,N,…"),
 }
 COMPLETION_OPTIONS = ("install_completion", "show_completion")
-REPEATED_OPTIONS = ("debug", "quiet", "verbose", "threads")  # also accepted after the subcommand
+# Also accepted after the subcommand.
+REPEATED_OPTIONS = ("debug", "quiet", "verbose", "as_json", "threads")
 HIDDEN_OPTIONS = ("debug", "verbose")  # not repeated in the subcommand's help
 
 

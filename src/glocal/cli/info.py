@@ -8,7 +8,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.cache import format_bytes
-from glocal.cli.options import AsJson, Model
+from glocal.cli.options import Model
 
 if TYPE_CHECKING:
     from glocal.storage.model_info import ModelInfo
@@ -20,12 +20,12 @@ _PAST = {"add": "added", "remove": "removed", "rename": "renamed", "merge": "mer
 
 
 @app.command()
-def info(model: Model, *, as_json: AsJson = False) -> None:
+def info(model: Model) -> None:
     """Show the recipe, labels, size and scores of a model."""
     from glocal.storage.model_info import model_info
 
     found = model_info(model)
-    if as_json:
+    if console.settings.as_json:
         console.print_json(found.to_dict())
         return
     rows = _facts(found)

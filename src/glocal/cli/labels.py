@@ -9,7 +9,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file, read_label_list, read_labels_file
-from glocal.cli.options import AsJson, Device, Model, Reading, adds_options, reads_files
+from glocal.cli.options import Device, Model, Reading, adds_options, reads_files
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
@@ -93,7 +93,6 @@ def add(
         str | None,
         option("Training texts to compare with, where the model keeps too few."),
     ] = None,
-    as_json: AsJson = False,
     device: Device = "auto",
     reading: Reading,
 ) -> None:
@@ -113,7 +112,7 @@ def add(
         update = add_labels(
             model, table, examples=shown, train=texts, device=device, progress=progress
         )
-    _report(update, f"Added {_count(update)}", as_json=as_json)
+    _report(update, f"Added {_count(update)}")
 
 
 @app.command()
@@ -124,7 +123,6 @@ def remove(
     listed: Annotated[
         str | None, option("Ids from a file, one per line.", "--from", metavar="FILE")
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Remove labels from a model."""
     from glocal.update.label_update import remove_labels
@@ -133,7 +131,7 @@ def remove(
     if not ids:
         raise ConfigError("no labels to remove; give their ids, or a file of them with --from")
     update = remove_labels(model, ids)
-    _report(update, f"Removed {_count(update)}", as_json=as_json)
+    _report(update, f"Removed {_count(update)}")
 
 
 @app.command()
@@ -143,7 +141,6 @@ def rename(
     new_id: Annotated[str | None, argument("Its new id.", metavar="NEW")] = None,
     *,
     name: Annotated[str | None, option("Its new name.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Give a label of a model another id or name."""
     from glocal.update.label_update import rename_labels
@@ -152,7 +149,7 @@ def rename(
         raise ConfigError("nothing to change; give a new id, or a new name with --name")
     ids = {} if new_id is None else {label: new_id}
     update = rename_labels(model, ids, names={} if name is None else {label: name})
-    _report(update, f"Renamed {label}", as_json=as_json)
+    _report(update, f"Renamed {label}")
 
 
 @app.command()
@@ -161,13 +158,12 @@ def merge(
     labels: Annotated[list[str], argument("Ids of the labels that disappear.", metavar="LABEL")],
     *,
     into: Annotated[str, option("The label that takes their place.", metavar="ID")],
-    as_json: AsJson = False,
 ) -> None:
     """Merge labels of a model into one."""
     from glocal.update.label_update import merge_labels
 
     update = merge_labels(model, labels, into=into)
-    _report(update, f"Merged {', '.join(update.labels)} into {into}", as_json=as_json)
+    _report(update, f"Merged {', '.join(update.labels)} into {into}")
 
 
 def _count(update: LabelUpdate) -> str:
@@ -176,16 +172,8 @@ def _count(update: LabelUpdate) -> str:
     return "1 label" if n_labels == 1 else f"{n_labels:,} labels"
 
 
-def _report(update: LabelUpdate, done: str, *, as_json: bool) -> None:
-    if as_json:
-        document = {
-            "path": str(update.path),
-            "change": update.change,
-            "labels": list(update.labels),
-            "n_labels": update.n_labels,
-            "n_examples": update.n_examples,
-        }
-        console.print_json(document)
+def _report(update: LabelUpdate, done: str) -> None:
+    console.show({**vars(update), "path": str(update.path), "labels": list(update.labels)})
     console.note(f"{done}; the model has {update.n_labels:,} labels.")
 
 
@@ -203,7 +191,6 @@ def convert(
         Path,
         option("Label table to write.", "--out", "-o", metavar="FILE"),
     ],
-    as_json: AsJson = False,
     choice: Any,
 ) -> None:
     """Convert a vocabulary to a label table.
@@ -219,7 +206,6 @@ def convert(
     with console.progress_bar("reading the vocabulary", unit="triples") as progress:
         table = read_label_table(vocabulary, choice=choice, progress=progress)
     write_label_table(table, out)
-    if as_json:
-        console.print_json({"path": str(out), "labels": len(table)})
+    console.show({"path": str(out), "labels": len(table)})
     count = "1 label" if len(table) == 1 else f"{len(table):,} labels"
     console.note(f"Wrote {count} to {out}.")

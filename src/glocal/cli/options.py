@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from glocal.cli import console
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError, DataError, no_such
 
@@ -25,14 +24,6 @@ Override = Annotated[
 ]
 Device = Annotated[str, option("Device: auto, cpu, cuda or cuda:N.", show_default=True)]
 BatchSize = Annotated[int, option("Texts computed at a time.", min=1)]
-AsJson = Annotated[
-    bool,
-    option(
-        "Print JSON to stdout instead of tables.",
-        "--json",
-        callback=lambda value: value or console.settings.as_json,
-    ),
-]
 
 
 def _complete_recipe(incomplete: str) -> list[str]:

@@ -15,7 +15,6 @@ from glocal.cli import console
 from glocal.cli.corpora import read_label_list, report_skipped
 from glocal.cli.options import (
     Address,
-    AsJson,
     BatchSize,
     Device,
     Engine,
@@ -97,7 +96,6 @@ def predict(
     strict: Annotated[
         bool, option("Stop at the first row that cannot be used.", "--strict")
     ] = False,
-    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     precision: Annotated[
@@ -157,7 +155,7 @@ def predict(
             "reading": reading,
         }
         place = {"batch_size": batch_size, "device": device, "precision": precision}
-        to = "jsonl" if as_json else to
+        to = "jsonl" if console.settings.as_json else to
         shards = _shard_engine(engine, address, workers, device=device)
         if shards is None:
             problems = _predict_here(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import AsJson, Model
+from glocal.cli.options import Model
 from glocal.cli.parameters import option
 
 app = typer.Typer()
@@ -23,7 +23,6 @@ def push(
     ] = None,
     private: Annotated[bool, option("Make a new repository private.", "--private")] = False,
     overwrite: Annotated[bool, option("Replace an existing folder.", "--overwrite")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Share a model with its card, in a folder or on a hub.
 
@@ -34,6 +33,5 @@ def push(
     from glocal.storage.hub import push_model
 
     place = push_model(model, to, licence=licence, private=private, overwrite=overwrite)
-    if as_json:
-        console.print_json({"model": str(model), "place": str(place)})
+    console.show({"model": str(model), "place": str(place)})
     console.note(f"Pushed {model} to {place}.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import AsJson, Override, RecipeArgument
+from glocal.cli.options import Override, RecipeArgument
 from glocal.table import Table, columns
 
 WHEN = {
@@ -26,11 +26,11 @@ app = typer.Typer(help="List the built-in recipes, or show one with all its sett
 def recipes(ctx: typer.Context) -> None:
     """List the built-in recipes, or show one with all its settings."""
     if ctx.invoked_subcommand is None:
-        list_recipes(as_json=console.settings.as_json)
+        list_recipes()
 
 
 @app.command("list")
-def list_recipes(*, as_json: AsJson = False) -> None:
+def list_recipes() -> None:
     """List the built-in recipes."""
     from glocal.config import PRESETS, load_recipe, recipe_names
 
@@ -45,7 +45,7 @@ def list_recipes(*, as_json: AsJson = False) -> None:
         Table("", columns("text", "preset", "for", "about"), presets),
         Table("", columns("text", "recipe", "encoder", "experts", "about"), others),
     ]
-    console.show(document, tables, as_json=as_json)
+    console.show(document, tables)
     console.note("`glocal recipes show NAME` prints every setting of one.")
 
 
@@ -54,13 +54,12 @@ def show(
     name: RecipeArgument,
     *,
     override: Override = None,
-    as_json: AsJson = False,
 ) -> None:
     """Print a recipe as TOML, with a comment for every setting."""
     from glocal.config import load_recipe, recipe_to_mapping
     from glocal.config.documented_toml import documented_toml
 
-    if as_json:
+    if console.settings.as_json:
         console.print_json(recipe_to_mapping(load_recipe(name, override or ())))
         return
     typer.echo(documented_toml(load_recipe(name, override or ())), nl=False)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from glocal.cli import console
-from glocal.cli.options import AsJson, Device
+from glocal.cli.options import Device
 from glocal.errors import require
 
 app = typer.Typer()
@@ -60,7 +60,6 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME=NUMBER", help="Change a limit; may be repeated."),
     ] = None,
-    as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
     """Serve models: a REST interface and a web page.
@@ -89,7 +88,7 @@ def serve(
     )
 
     def announce(url: str) -> None:
-        if as_json:
+        if console.settings.as_json:
             console.print_json({"url": url})
             sys.stdout.flush()
         else:

@@ -11,7 +11,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file
-from glocal.cli.options import AsJson, BatchSize, Device, Override, adds_options, check_folder
+from glocal.cli.options import BatchSize, Device, Override, adds_options, check_folder
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError, DataError
 
@@ -39,7 +39,6 @@ class Study:
     overwrite: bool
     reuse: Sequence[Path]
     plots: bool
-    as_json: bool
     batch_size: int
     device: str
 
@@ -87,7 +86,7 @@ class Study:
             results = runner.results()
             analysis = analyse(results)
             paths = analysis.write(self.out, plots=self.plots) if results else []
-        console.show(analysis.to_dict(), analysis.short_tables(), as_json=self.as_json)
+        console.show(analysis.to_dict(), analysis.short_tables())
         note_files(paths)
         fail_if_any([r for r in results if not chosen or r.name in chosen], "variants")
 
@@ -112,7 +111,6 @@ def _study(
         ),
     ] = None,
     plots: Plots = True,
-    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
 ) -> Study:

@@ -15,7 +15,6 @@ import typer
 from glocal.cli import console
 from glocal.cli.corpora import read_file, read_labels_file
 from glocal.cli.options import (
-    AsJson,
     Labels,
     Override,
     Reading,
@@ -58,7 +57,6 @@ def teacher(
     override: Override = None,
     labels: Labels = None,
     everything: Annotated[bool, option("Show every neighbour, vote and parent.", "--all")] = False,
-    as_json: AsJson = False,
     reading: Reading,
 ) -> None:
     """Show similar training texts and the labels they suggest."""
@@ -71,13 +69,13 @@ def teacher(
     if recall is not None:
         rows = _measure(made, space, recall, cut_offs, reading)
         document = {"recall": [row.to_dict() for row in rows]}
-        console.show(document, [_recall_table(rows, recall)], as_json=as_json)
+        console.show(document, [_recall_table(rows, recall)])
         return
     found = made.similar_texts(content)
     if not found.neighbours:
         console.note("No training text is similar: no word of the text is known.")
     tables = _tables(found, None if everything else SHOWN)
-    console.show(found.to_dict(), tables, as_json=as_json)
+    console.show(found.to_dict(), tables)
 
 
 def _content(text: str | None, recall: str | None) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from glocal.cli import console
 from glocal.cli.corpora import read_file
-from glocal.cli.options import AsJson, BatchSize, Device, Model, Reading, reads_files
+from glocal.cli.options import BatchSize, Device, Model, Reading, reads_files
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
@@ -46,7 +46,6 @@ def threshold(
         ),
     ] = None,
     dry_run: Annotated[bool, option("Only report; leave the model as it is.", "--dry-run")] = False,
-    as_json: AsJson = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     reading: Reading,
@@ -76,7 +75,7 @@ def threshold(
             batch_size=batch_size,
             progress=progress,
         )
-    console.show(update.to_dict(), [_table(update, file)], as_json=as_json)
+    console.show(update.to_dict(), [_table(update, file)])
     console.note(_summary(update))
 
 

@@ -14,7 +14,6 @@ from glocal.cli import console
 from glocal.cli.corpora import advise_on_labels, read_file, read_labels_file
 from glocal.cli.options import (
     Address,
-    AsJson,
     Device,
     Engine,
     Labels,
@@ -80,7 +79,6 @@ def train(
     overwrite: Annotated[
         bool, option("Replace the model or unfinished run at --out.", "--overwrite")
     ] = False,
-    as_json: AsJson = False,
     device: Device = "auto",
     shard_labels: Annotated[
         bool,
@@ -132,7 +130,6 @@ def train(
             label_table=label_table,
             overwrite=overwrite,
             device=device,
-            as_json=as_json,
         )
         return
     if not files or out is None:
@@ -186,7 +183,7 @@ def train(
             device=device,
             listener=progress,
         )
-    show_result(result, as_json=as_json)
+    show_result(result)
     console.note(
         f"\nNext:\n  glocal eval {out} test.jsonl\n  glocal predict {out} texts.jsonl -k 5\n"
         f'  glocal explain {out} "a text to tag"'
@@ -210,7 +207,7 @@ def _check_further(start: Path | None, add: Sequence[str] | None, others: Sequen
         )
 
 
-def continue_from(start: Path, texts: Corpus, *, as_json: bool, **options: Any) -> None:
+def continue_from(start: Path, texts: Corpus, **options: Any) -> None:
     """Continue the training of a model and report what changed."""
     from glocal.cli.training_progress import TrainingProgress, format_seconds
     from glocal.update.further_training import continue_training
@@ -228,7 +225,7 @@ def continue_from(start: Path, texts: Corpus, *, as_json: bool, **options: Any) 
         [(names[c.texts], c.band, c.n_labels, c.before, c.after) for c in result.changes],
         note="texts added were learnt; give others with --dev to see how well it does on them",
     )
-    console.show(result.to_dict(), [table], as_json=as_json)
+    console.show(result.to_dict(), [table])
     console.note(
         f"Saved {result.path} after {format_seconds(result.seconds)}: {result.n_texts:,} texts "
         f"learnt, {len(result.new_labels):,} new labels."
@@ -263,11 +260,9 @@ def _overrides(overrides: Sequence[str], plain: Mapping[str, object]) -> list[st
     return found
 
 
-def show_result(result: FitResult, *, as_json: bool) -> None:
+def show_result(result: FitResult) -> None:
     """Print a finished training, as JSON on request."""
-    if as_json:
-        document = {"path": str(result.path), "seconds": result.seconds, "metrics": result.metrics}
-        console.print_json(document)
+    console.show({**vars(result), "path": str(result.path)})
     console.note(summary(result))
 
 

@@ -13,7 +13,6 @@ from glocal.cli import console
 from glocal.cli.corpora import read_file, read_labels_file
 from glocal.cli.options import (
     Address,
-    AsJson,
     Device,
     Labels,
     Override,
@@ -51,7 +50,6 @@ def tune(
     address: Address = None,
     workers: Workers = None,
     overwrite: Annotated[bool, option("Forget earlier trials.", "--overwrite")] = False,
-    as_json: AsJson = False,
     device: Device = "auto",
     reading: Reading,
 ) -> None:
@@ -97,8 +95,7 @@ def tune(
             listener=progress,
             trials_in=trials_in,
         )
-    if as_json:
-        console.print_json(result.to_dict())
+    console.show(result.to_dict())
     console.note(
         f"Wrote {out} after {result.n_trials} trials: {result.metric} on dev "
         f"{100 * result.before:.2f} before, {100 * result.after:.2f} after."
