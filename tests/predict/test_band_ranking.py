@@ -1,6 +1,6 @@
 """Labels of a band ranked among themselves."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -93,7 +93,7 @@ def test_band_that_the_model_cannot_predict_has_no_value(monkeypatch):
     assert (unseen.n_labels, unseen.n_documents) == (1, 1)
     shown = [row for row in ranking_table(list(found.values())).rows if row[0] == "unseen"]
     assert shown[0][-2:] == ("–", "–")
-    assert unseen.to_dict()["scores"]["nDCG@5"] is None
+    assert asdict(unseen)["scores"]["nDCG@5"] is None
 
 
 def test_a_band_without_gold_is_left_out():
@@ -114,5 +114,5 @@ def test_intervals_hold_the_value_and_narrow_with_more_documents():
 
 def test_plain_values_for_json():
     found, _ = ranked([["z"]])
-    plain = found["unseen", "D-last", True].to_dict()
+    plain = asdict(found["unseen", "D-last", True])
     assert plain["scores"]["nDCG@5"] == {"value": 1.0, "low": 1.0, "high": 1.0}

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from glocal.cli.options import Labels, Reading, reads_files
+from glocal.cli import options
 from glocal.cli.parameters import argument, option
 from glocal.cli.studies import Study, Train, read_splits, runs_study
 
@@ -14,13 +14,13 @@ app = typer.Typer()
 
 
 @app.command()
-@reads_files
+@options.reads_files
 @runs_study
 def ablate(
     table: Annotated[str, argument("A table's name, or a path ending in .toml.", metavar="TABLE")],
     train: Train,
     *,
-    labels: Labels = None,
+    labels: options.Labels = None,
     only: Annotated[
         list[str] | None, option("Only the variant of this name; may be repeated.")
     ] = None,
@@ -28,7 +28,7 @@ def ablate(
         str | None, option("Train every variant from each seed, such as 0,1,2; tables show means.")
     ] = None,
     study: Study,
-    reading: Reading,
+    reading: options.Reading,
 ) -> None:
     """Train the variants of a table and compare them.
 

@@ -7,18 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.analyze_heads import heads
 from glocal.cli.corpora import read_file
-from glocal.cli.options import (
-    BatchSize,
-    Device,
-    Model,
-    Reading,
-    parse_numbers,
-    reads_files,
-    split_models_and_file,
-)
 from glocal.cli.parameters import argument, option
 from glocal.cli.studies import (
     Plots,
@@ -43,7 +34,7 @@ app.command()(heads)
 
 
 @app.command()
-@reads_files
+@options.reads_files
 @runs_study
 def layers(
     train: Train,
@@ -53,7 +44,7 @@ def layers(
     ] = False,
     only: Annotated[str | None, option("Only these layers, such as 0,1,6.", "--layers")] = None,
     study: Study,
-    reading: Reading,
+    reading: options.Reading,
 ) -> None:
     """Train an expert on each layer of the encoder: scores, gain and divergence by layer.
 
@@ -61,7 +52,7 @@ def layers(
     to continue with what is not finished.
     """
     expected = "layer numbers, such as 0,1,6"
-    wanted = [] if only is None else parse_numbers(only, "--layers", expected)
+    wanted = [] if only is None else options.parse_numbers(only, "--layers", expected)
     from glocal.lab.layers import LayerSweep, layer_table, on_layers
     from glocal.lab.variant_tables import resolve
 
@@ -82,31 +73,24 @@ def layers(
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def bands(
-    paths: Annotated[
-        list[str],
-        argument(
-            "One or two model directories, and labelled texts.", metavar="MODEL [MODEL2] FILE"
-        ),
-    ],
+    paths: options.OneOrTwoModels,
     *,
     out: Annotated[Path | None, option("Folder for tables and plots.", "--out", "-o")] = None,
-    band_ranges: Annotated[
-        str | None, option("Frequency bands, such as few=1-20,medium=21-100,many=101-.", "--bands")
-    ] = None,
+    band_ranges: options.BandRanges = None,
     k: Annotated[int, option("Cut-off of the scores.", "--k", "-k", min=1)] = 5,
     experts: Annotated[bool, option("Also show each expert of each model.", "--experts")] = False,
     plots: Plots = True,
-    batch_size: BatchSize = 64,
-    device: Device = "auto",
-    reading: Reading,
+    batch_size: options.BatchSize = 64,
+    device: options.Device = "auto",
+    reading: options.Reading,
 ) -> None:
     """Print macro precision, recall and F1 by label frequency, one or two models side by side."""
     from glocal.predict.predictor import Predictor
     from glocal.vocabulary.bands import Bands
 
-    models, file = split_models_and_file(paths, command="analyze bands", most=2)
+    models, file = options.split_models_and_file(paths, command="analyze bands", most=2)
     if len(set(models)) < len(models):
         raise ConfigError(f"{models[0]} is given twice; give two models, or it alone")
     ranges = Bands() if band_ranges is None else Bands.parse(band_ranges)
@@ -127,18 +111,18 @@ def bands(
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def faithfulness(
-    model: Model,
+    model: options.Model,
     file: Annotated[str, argument("Texts to explain.", metavar="FILE")],
     *,
     limit: Annotated[
         int | None, option("Texts to explain, drawn by the seed; all by default.", min=1)
     ] = None,
     seed: Annotated[int, option("Random seed.", min=0)] = 0,
-    batch_size: BatchSize = 64,
-    device: Device = "auto",
-    reading: Reading,
+    batch_size: options.BatchSize = 64,
+    device: options.Device = "auto",
+    reading: options.Reading,
 ) -> None:
     """Measure whether the words that explanations name really carry the tags.
 

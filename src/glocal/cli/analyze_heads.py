@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from glocal.cli import console
-from glocal.cli.options import parse_numbers
+from glocal.cli import console, options
 from glocal.cli.parameters import option
 from glocal.cli.studies import Plots, note_files, prepare_plots
 
@@ -34,7 +33,7 @@ def heads(
 
     expected, counts = "numbers of labels, such as 4000,30000", list(LABEL_COUNTS)
     if labels is not None:
-        counts = parse_numbers(labels, "--labels", expected, least=1)
+        counts = options.parse_numbers(labels, "--labels", expected, least=1)
     prepare_plots(out, plots=plots)
     with console.progress_bar("measuring", unit="layers") as progress:
         result = measure_heads(

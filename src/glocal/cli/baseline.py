@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli import console
-from glocal.cli.options import Reading, check_folder, reads_files
+from glocal.cli import console, options
 from glocal.cli.parameters import argument, option
 from glocal.cli.studies import job_view, read_splits
 
@@ -25,7 +24,7 @@ Seed = Annotated[int, option("Random seed of the baselines.", min=0)]
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def baseline(
     name: Annotated[
         str | None, argument("Name of the baseline; without it they are listed.", metavar="NAME")
@@ -49,7 +48,7 @@ def baseline(
     ] = None,
     threads: Threads = None,
     seed: Seed = 0,
-    reading: Reading,
+    reading: options.Reading,
 ) -> None:
     """Train and measure a baseline, such as parabel or svm.
 
@@ -72,7 +71,7 @@ def baseline(
     method = baseline_method(name, matched=matched, seed=seed)
     if train is None or test is None:
         raise ConfigError(f"`glocal baseline {name}` needs two files: TRAIN and TEST")
-    check_folder(out)
+    options.check_folder(out)
     splits = read_splits(train, dev, test, reading)
     if against is not None:  # before the work, rather than after it
         load_document_scores(against, measured_on=splits.measuring_hash)

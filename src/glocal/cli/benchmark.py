@@ -7,17 +7,8 @@ from typing import Annotated
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.baseline import Seed, Threads
-from glocal.cli.options import (
-    BatchSize,
-    Device,
-    Labels,
-    Override,
-    Reading,
-    check_folder,
-    reads_files,
-)
 from glocal.cli.parameters import argument, option
 from glocal.cli.studies import fail_if_any, job_view, note_files, read_splits
 from glocal.errors import ConfigError
@@ -28,7 +19,7 @@ _NAMES = "names separated by commas"
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def benchmark(
     train: Annotated[str | None, argument("Training texts with labels.", metavar="TRAIN")] = None,
     dev: Annotated[
@@ -44,8 +35,8 @@ def benchmark(
         str | None, option(f"Baselines: {_NAMES}, or none.", show_default="all installed")
     ] = None,
     only: Annotated[str | None, option(f"Only these rows: {_NAMES}.")] = None,
-    override: Override = None,
-    labels: Labels = None,
+    override: options.Override = None,
+    labels: options.Labels = None,
     metric: Annotated[
         str, option("Metric that orders the rows and is plotted and compared.")
     ] = "nDCG@5",
@@ -63,9 +54,9 @@ def benchmark(
     ] = False,
     threads: Threads = None,
     seed: Seed = 0,
-    batch_size: BatchSize = 64,
-    device: Device = "auto",
-    reading: Reading,
+    batch_size: options.BatchSize = 64,
+    device: options.Device = "auto",
+    reading: options.Reading,
 ) -> None:
     """Measure recipes and baselines on one data set.
 
@@ -99,7 +90,7 @@ def benchmark(
     )
     if not methods:
         raise ConfigError("nothing to measure: name some --recipes or --baselines, not none")
-    check_folder(out)
+    options.check_folder(out)
     if baselines is None:
         _note_missing()
     if train is None or dev is None or test is None:
@@ -126,7 +117,7 @@ def _measure_speed(out: Path, device: str, *, long: bool, plots: bool) -> None:
 
     if plots:
         check_plots()
-    check_folder(out)
+    options.check_folder(out)
     report = measure_speed(device=device, long=long, say=console.note)
     note_files(report.write(out, plots=plots))
     console.show(report.to_dict(), report.tables())

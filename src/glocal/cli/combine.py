@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_file
-from glocal.cli.evaluate import print_report
-from glocal.cli.options import BatchSize, Device, Model, Reading, parse_ks, reads_files
+from glocal.cli.evaluate import show_reports
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
@@ -21,18 +20,18 @@ app = typer.Typer(
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def save(
-    model: Model,
+    model: options.Model,
     file: Annotated[str, argument("Texts with labels.", metavar="FILE")],
     *,
     out: Annotated[
         Path, option("File for the scores, such as dev.npz.", "--out", "-o", metavar="FILE")
     ],
     best: Annotated[int, option("Labels that each expert proposes for a text.", min=1)] = 30,
-    batch_size: BatchSize = 64,
-    device: Device = "auto",
-    reading: Reading,
+    batch_size: options.BatchSize = 64,
+    device: options.Device = "auto",
+    reading: options.Reading,
 ) -> None:
     """Save every expert's scores of the best labels of each text, with the gold labels."""
     from glocal.lab.saved_scores import save_scores
@@ -65,7 +64,7 @@ def fit(
     experts: Annotated[
         str | None, option("Experts to use, such as D-last,S; all by default.", metavar="NAME,…")
     ] = None,
-    k: Annotated[str, option("Cut-offs of the metrics, such as 1,3,5.", "--k", "-k")] = "1,3,5",
+    k: options.CutOffs = "1,3,5",
     out: Annotated[
         Path | None,
         option(
@@ -80,7 +79,7 @@ def fit(
     from glocal.lab.combine import combine
     from glocal.lab.saved_scores import SavedScores
 
-    ks = parse_ks(k)
+    ks = options.parse_ks(k)
     names = None if experts is None else [name.strip() for name in experts.split(",")]
     found = combine(
         [SavedScores.load(path) for path in dev],
@@ -92,15 +91,10 @@ def fit(
     if out is not None:
         found.scores.save(out)
     combination = found.combination.to_mapping()
-    if console.settings.as_json:
-        reports = {"dev": found.dev.to_dict()}
-        if found.test is not None:
-            reports["test"] = found.test.to_dict()
-        console.print_json({"combination": combination, **reports})
-        return
-    print_report(found.dev, title="dev")
-    if found.test is not None:
-        print_report(found.test, title="test")
+    reports = {"dev": found.dev} | ({} if found.test is None else {"test": found.test})
+    plain = {name: report.to_dict() for name, report in reports.items()}
+    console.show({"combination": combination, **plain})
+    show_reports(reports)
     weights = ", ".join(f"{name} {value:.3f}" for name, value in combination["weights"].items())
     if weights:
         terms = f"frequency {combination['frequency']:.3f}, bias {combination['bias']:.3f}"
@@ -112,7 +106,7 @@ def compare(
     first: Annotated[Path, argument("Saved scores to compare with.", metavar="FIRST")],
     others: Annotated[list[Path], argument("Saved scores of other models.", metavar="OTHER")],
     *,
-    k: Annotated[str, option("Cut-offs of the metrics, such as 1,3,5.", "--k", "-k")] = "1,3,5",
+    k: options.CutOffs = "1,3,5",
 ) -> None:
     """Compare saved scores by paired bootstrap over the texts.
 
@@ -126,5 +120,5 @@ def compare(
     paths = [first, *others]
     if len(set(paths)) < len(paths):
         raise ConfigError("a file is given twice; give each once")
-    found = compare_scores({str(p): SavedScores.load(p) for p in paths}, ks=parse_ks(k))
+    found = compare_scores({str(p): SavedScores.load(p) for p in paths}, ks=options.parse_ks(k))
     console.show(found.to_dict(), found.tables())

@@ -8,22 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_labels_file
 from glocal.cli.failures import warning_text
-from glocal.cli.options import (
-    Address,
-    Bands,
-    Engine,
-    Labels,
-    Override,
-    Reading,
-    RecipeName,
-    Workers,
-    check_folder,
-    reads_files,
-    uses_ray,
-)
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 from glocal.table import Column, Table, columns
@@ -43,13 +30,13 @@ BRAILLE_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def inspect(
     files: Annotated[list[str], argument("Files; the first holds training texts.", metavar="FILE")],
     *,
-    bands: Bands = None,
-    labels: Labels = None,
-    reading: Reading,
+    bands: options.BandRanges = None,
+    labels: options.Labels = None,
+    reading: options.Reading,
 ) -> None:
     """Show the content of data files and every problem in them.
 
@@ -58,12 +45,12 @@ def inspect(
     The exit status is 1 when there are problems.
     """
     from glocal.data.inspect import inspect_corpora
-    from glocal.vocabulary import bands as label_bands
+    from glocal.vocabulary.bands import Bands
 
     del reading["skip_bad_rows"]  # bad rows are reported in any case
     report = inspect_corpora(
         files,
-        bands=label_bands.Bands.parse(bands) if bands else label_bands.Bands(),
+        bands=Bands.parse(bands) if bands else Bands(),
         label_table=read_labels_file(labels),
         **reading,
     )
@@ -76,7 +63,7 @@ def inspect(
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def split(
     files: Annotated[list[str], argument("Files to split, together.", metavar="FILE")],
     *,
@@ -89,7 +76,7 @@ def split(
         str, option("Format of the parts: jsonl, jsonl.gz or parquet.", "--to")
     ] = "jsonl",
     overwrite: Annotated[bool, option("Replace existing parts.", "--overwrite", "--force")] = False,
-    reading: Reading,
+    reading: options.Reading,
 ) -> None:
     """Split files into train, dev and test.
 
@@ -112,20 +99,18 @@ def split(
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def prepare(
-    files: Annotated[list[str], argument("Training texts with labels.", metavar="FILE")],
+    files: options.TrainFiles,
     *,
-    recipe: RecipeName = "auto",
-    override: Override = None,
-    dev: Annotated[
-        str | None, option("Texts to choose the best weights on.", metavar="FILE")
-    ] = None,
-    labels: Labels = None,
-    engine: Engine = "processes",
-    address: Address = None,
-    workers: Workers = None,
-    reading: Reading,
+    recipe: options.RecipeName = "auto",
+    override: options.Override = None,
+    dev: options.Dev = None,
+    labels: options.Labels = None,
+    engine: options.Engine = "processes",
+    address: options.Address = None,
+    workers: options.Workers = None,
+    reading: options.Reading,
 ) -> None:
     """Compute the tokens and words of texts before training.
 
@@ -137,7 +122,7 @@ def prepare(
     from glocal.train.prepare import Preparation, prepare_data
 
     settings = load_recipe(recipe, override or ())
-    on_ray = uses_ray(engine, address)
+    on_ray = options.uses_ray(engine, address)
     corpus = read_file(*files, require_labels=True, **reading)
     dev_corpus = read_file(dev, **reading) if dev else None
     texts = Preparation(settings, corpus, dev_corpus, read_labels_file(labels))
@@ -171,7 +156,7 @@ def _check_targets(paths: list[Path], *, overwrite: bool) -> None:
 
     for path in paths:
         check_writable_format(path)
-    check_folder(paths[0].parent)
+    options.check_folder(paths[0].parent)
     existing = [str(path) for path in paths if path.exists()]
     if existing and not overwrite:
         raise ConfigError(f"{', '.join(existing)} already exist; add --overwrite to replace them")

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.explain import expert_titles, show_explanations
-from glocal.cli.options import Device, Override, RecipeName
 from glocal.cli.parameters import option
 from glocal.table import Column, Table, columns
 
@@ -51,15 +50,15 @@ To try it in a browser, run this and open http://127.0.0.1:8000:
 def demo(
     *,
     out: Annotated[Path, option("Model directory to write.", "--out", "-o")] = OUT,
-    recipe: RecipeName = "demo",
-    override: Override = None,
+    recipe: options.RecipeName = "demo",
+    override: options.Override = None,
     texts: Annotated[
         int, option("Training texts used; there are about 58,000.", min=1)
     ] = TRAIN_TEXTS,
     baseline: Annotated[bool, option("Also train the TF-IDF linear baseline.")] = True,
-    resume: Annotated[bool, option("Continue an interrupted demo.", "--resume")] = False,
-    overwrite: Annotated[bool, option("Replace a model at --out.", "--overwrite")] = False,
-    device: Device = "auto",
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    device: options.Device = "auto",
 ) -> None:
     """Train, evaluate, tag and explain on a built-in data set."""
     from glocal.config import load_recipe

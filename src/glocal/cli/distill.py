@@ -7,17 +7,8 @@ from typing import Annotated
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_file, read_labels_file
-from glocal.cli.options import (
-    Device,
-    Labels,
-    Override,
-    Reading,
-    RecipeName,
-    reads_files,
-    split_models_and_file,
-)
 from glocal.cli.parameters import argument, option
 from glocal.cli.train import show_result
 
@@ -25,7 +16,7 @@ app = typer.Typer()
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def distill(
     paths: Annotated[
         list[str],
@@ -36,8 +27,8 @@ def distill(
     ],
     *,
     out: Annotated[Path, option("Model directory to write.", "--out", "-o", metavar="DIR")],
-    recipe: RecipeName = "balanced",
-    override: Override = None,
+    recipe: options.RecipeName = "balanced",
+    override: options.Override = None,
     texts: Annotated[
         list[str] | None,
         option("Further texts, whose labels are not read; may be repeated.", metavar="FILE"),
@@ -46,16 +37,12 @@ def distill(
         float, option("Weight of the teacher beside the gold labels.", min=0, max=1)
     ] = 0.5,
     top: Annotated[int, option("Teacher's labels kept for each text.", min=1)] = 50,
-    dev: Annotated[
-        str | None, option("Texts to choose the best weights and calibrate on.", metavar="FILE")
-    ] = None,
-    labels: Labels = None,
-    resume: Annotated[bool, option("Continue the interrupted run at --out.", "--resume")] = False,
-    overwrite: Annotated[
-        bool, option("Replace the model or unfinished run at --out.", "--overwrite")
-    ] = False,
-    device: Device = "auto",
-    reading: Reading,
+    dev: options.Dev = None,
+    labels: options.Labels = None,
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    device: options.Device = "auto",
+    reading: options.Reading,
 ) -> None:
     """Train a small student on the probabilities of a large teacher.
 
@@ -67,7 +54,7 @@ def distill(
     from glocal.distillation.student import distill as train_student
     from glocal.predict.ensemble import ensemble_labels
 
-    teachers, file = split_models_and_file(paths, command="distill")
+    teachers, file = options.split_models_and_file(paths, command="distill")
     settings = load_recipe(recipe, override or ())
     ensemble_labels(teachers)  # before the texts, so that a missing teacher is reported at once
     corpus = read_file(file, require_labels=True, **reading)

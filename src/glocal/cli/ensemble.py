@@ -6,19 +6,9 @@ from typing import Annotated
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_file
-from glocal.cli.evaluate import print_report
-from glocal.cli.options import (
-    BatchSize,
-    Device,
-    Reading,
-    TopK,
-    choose_k,
-    parse_ks,
-    reads_files,
-    split_models_and_file,
-)
+from glocal.cli.evaluate import show_reports
 from glocal.cli.parameters import argument, option
 from glocal.cli.predict import To, tag_writer
 from glocal.errors import ConfigError
@@ -27,7 +17,7 @@ app = typer.Typer()
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def ensemble(
     paths: Annotated[
         list[str], argument("Model directories, and texts to tag.", metavar="MODEL… FILE")
@@ -38,7 +28,7 @@ def ensemble(
     ] = None,
     to: To = None,
     evaluate: Annotated[bool, option("Evaluate on the labels of the file.", "--eval")] = False,
-    k: TopK = None,
+    k: options.TopK = None,
     ks: Annotated[str, option("Cut-offs of the metrics for --eval.", "--ks")] = "1,3,5",
     pool: Annotated[int, option("Labels taken from each model for each text.", min=1)] = 100,
     raw: Annotated[
@@ -48,23 +38,23 @@ def ensemble(
         float, option("Skip labels with a lower probability.", min=0, max=1)
     ] = 0.0,
     names: Annotated[bool, option("Give each label's name beside its id.")] = True,
-    batch_size: BatchSize = 64,
-    device: Device = "auto",
-    reading: Reading,
+    batch_size: options.BatchSize = 64,
+    device: options.Device = "auto",
+    reading: options.Reading,
 ) -> None:
     """Tag or evaluate with the mean of several models.
 
     The models must have the same labels; one is in memory at a time.
     """
-    models, file = split_models_and_file(paths, command="ensemble")
+    models, file = options.split_models_and_file(paths, command="ensemble")
     if not evaluate and output is None:
         raise ConfigError("nothing to do: give --output FILE for the tags, --eval, or both")
-    cut_offs = parse_ks(ks) if evaluate else ()
+    cut_offs = options.parse_ks(ks) if evaluate else ()
 
     from glocal.predict.ensemble import ensemble_labels, ensemble_predict
 
     labels = ensemble_labels(models)  # before the texts, so that a mismatch is reported at once
-    width = choose_k(k, len(labels))
+    width = options.choose_k(k, len(labels))
     corpus = read_file(file, **reading)
     with console.progress_bar("voting", unit="readings") as progress:
         found = ensemble_predict(
@@ -92,7 +82,5 @@ def ensemble(
         report = evaluate_predictions(
             found, gold, counts=counts, n_train=labels.n_documents, ks=cut_offs
         )
-        if console.settings.as_json:
-            console.print_json(report.to_dict())
-        else:
-            print_report(report, title=f"ensemble of {', '.join(map(str, models))}")
+        console.show(report.to_dict())
+        show_reports({f"ensemble of {', '.join(map(str, models))}": report})

@@ -2,53 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_file
-from glocal.cli.options import (
-    Bands,
-    BatchSize,
-    Device,
-    Reading,
-    parse_ks,
-    reads_files,
-    split_models_and_file,
-)
-from glocal.cli.parameters import argument, option
+from glocal.cli.parameters import option
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping
 
-    from glocal.data.corpus import Corpus
-    from glocal.metrics.bootstrap import BootstrapResult
-    from glocal.predict.band_calibration import BandCalibration
-    from glocal.predict.band_ranking import BandRanking
     from glocal.predict.evaluation import EvaluationReport
-    from glocal.predict.shared_task import SharedTaskScores
 
 app = typer.Typer()
 
 
 @app.command("eval")
-@reads_files
+@options.reads_files
 def evaluate(
-    paths: Annotated[
-        list[str],
-        argument(
-            "One or two model directories, and labelled texts.", metavar="MODEL [MODEL2] FILE"
-        ),
-    ],
+    paths: options.OneOrTwoModels,
     *,
     train: Annotated[
         str | None, option("Training texts: also score without the near-duplicates of these.")
     ] = None,
-    bands: Bands = None,
-    k: Annotated[str, option("Cut-offs of the metrics, such as 1,3,5.", "--k", "-k")] = "1,3,5",
+    bands: options.BandRanges = None,
+    k: options.CutOffs = "1,3,5",
     threshold: Annotated[
         float | None,
         option(
@@ -80,93 +61,18 @@ def evaluate(
         str | None,
         option("Field whose values group the texts for --shared-task.", metavar="NAME"),
     ] = None,
-    batch_size: BatchSize = 64,
-    device: Device = "auto",
-    reading: Reading,
+    batch_size: options.BatchSize = 64,
+    device: options.Device = "auto",
+    reading: options.Reading,
 ) -> None:
     """Evaluate a model on labelled texts, or compare two models.
 
     Two models are compared by paired bootstrap over the texts.
     """
-    ks = parse_ks(k)
-    models, file = split_models_and_file(paths, command="eval", most=2)
-    _check_options(
-        len(models),
-        within_bands=within_bands,
-        shared_task=shared_task,
-        group_field=group_field,
-        more_gold=more_gold,
-    )
-
-    from glocal.predict.report_tables import (
-        band_calibration_table,
-        comparison_table,
-        ranking_table,
-    )
-    from glocal.predict.shared_task import shared_task_table
-    from glocal.storage.model_directory import read_labels
-    from glocal.vocabulary import bands as label_bands
-
-    options: dict[str, Any] = {
-        "ks": ks,
-        "threshold": threshold,
-        "bands": label_bands.Bands.parse(bands) if bands else None,
-        "train": read_file(train, **reading) if train else None,
-    }
-    known = [read_labels(models[0])]
-    corpus = read_file(file, known=known, **reading)
-    ranking = {
-        "bands": options["bands"],
-        "k": max(ks),
-        "more_gold": read_file(more_gold, known=known, **reading) if more_gold else None,
-    }
-    groups = read_file(file, **{**reading, "id_field": group_field}).ids if group_field else None
-    reports, comparison, shared = _evaluate(
-        models,
-        corpus,
-        options,
-        shared_task=shared_task,
-        groups=groups,
-        device=device,
-        batch_size=batch_size,
-    )
-    rankings: list[BandRanking] = []
-    calibrations: list[BandCalibration] = []
-    if within_bands:
-        rankings, calibrations = _rank(
-            models[0], corpus, ranking, device=device, batch_size=batch_size
-        )
-    further: dict[str, tuple[list[Any], Any]] = {
-        "within_bands": (rankings, ranking_table),
-        "band_calibration": (calibrations, band_calibration_table),
-        "shared_task": (shared, shared_task_table),
-    }
-    if console.settings.as_json:
-        listed = {name: [row.to_dict() for row in rows] for name, (rows, _) in further.items()}
-        filled = {name: rows for name, rows in listed.items() if rows}
-        console.print_json({**_as_dict(reports, comparison), **filled})
-        return
-    if comparison is not None:
-        title = f"{models[1]} minus {models[0]}"
-        console.stdout().print(comparison_table(comparison.items(), title))
-    for path, report in reports.items():
-        print_report(report, title=path)
-    for rows, table in further.values():
-        if rows:
-            console.stdout().print(table(rows))
-
-
-def _check_options(
-    n_models: int,
-    *,
-    within_bands: bool,
-    shared_task: bool,
-    group_field: str | None,
-    more_gold: str | None,
-) -> None:
-    """Refuse options that do not go together, before anything is read."""
+    ks = options.parse_ks(k)
+    models, file = options.split_models_and_file(paths, command="eval", most=2)
     for name, given in (("--within-bands", within_bands), ("--shared-task", shared_task)):
-        if given and n_models > 1:
+        if given and len(models) > 1:
             raise ConfigError(
                 f"{name} takes one model, and two are given; evaluate them one by one"
             )
@@ -175,81 +81,74 @@ def _check_options(
     if more_gold and not within_bands:
         raise ConfigError("--more-gold needs --within-bands; add it, or leave out --more-gold")
 
-
-def _rank(
-    model: Path,
-    corpus: Corpus,
-    options: dict[str, Any],
-    *,
-    device: str,
-    batch_size: int,
-) -> tuple[list[BandRanking], list[BandCalibration]]:
-    from glocal.predict.band_calibration import calibration_by_band
-    from glocal.predict.band_ranking import rank_within_bands
+    from glocal.predict import report_tables
     from glocal.predict.predictor import Predictor
+    from glocal.storage.model_directory import read_labels
+    from glocal.vocabulary.bands import Bands
 
-    predictor = Predictor.load(model, device=device, batch_size=batch_size)
-    with console.progress_bar("ranking within bands") as progress:
-        rankings = rank_within_bands(predictor, corpus, progress=progress, **options)
-    with console.progress_bar("probabilities by band") as progress:
-        bands = options["bands"]
-        return rankings, calibration_by_band(predictor, corpus, bands=bands, progress=progress)
-
-
-def _evaluate(
-    models: list[Path],
-    corpus: Corpus,
-    options: dict[str, Any],
-    *,
-    shared_task: bool,
-    groups: Sequence[str] | None,
-    device: str,
-    batch_size: int,
-) -> tuple[dict[str, EvaluationReport], dict[str, BootstrapResult] | None, list[SharedTaskScores]]:
-    """Return the reports, the comparison of two models, and the shared-task scores if asked."""
+    label_bands = Bands.parse(bands) if bands else None
+    settings: dict[str, Any] = {
+        "ks": ks,
+        "threshold": threshold,
+        "bands": label_bands,
+        "train": read_file(train, **reading) if train else None,
+    }
+    known = [read_labels(models[0])]
+    corpus = read_file(file, known=known, **reading)
+    more = read_file(more_gold, known=known, **reading) if more_gold else None
+    groups = read_file(file, **{**reading, "id_field": group_field}).ids if group_field else None
+    place: dict[str, Any] = {"device": device, "batch_size": batch_size}
     if len(models) == 2:
         from glocal.predict.model_comparison import compare_models
 
         with console.progress_bar("evaluating") as progress:
             reports, comparison = compare_models(
-                models,
-                corpus,
-                options=options,
-                device=device,
-                batch_size=batch_size,
-                progress=progress,
+                models, corpus, options=settings, progress=progress, **place
             )
-        return reports, comparison, []
-    from glocal.predict.predictor import Predictor
-
-    predictor = Predictor.load(models[0], device=device, batch_size=batch_size)
+        document: dict[str, Any] = {
+            "models": {path: report.to_dict() for path, report in reports.items()},
+            "comparison": {metric: found.to_dict() for metric, found in comparison.items()},
+        }
+        title = f"{models[1]} minus {models[0]}"
+        console.show(document, [report_tables.comparison_table(comparison.items(), title)])
+        show_reports(reports)
+        return
+    predictor = Predictor.load(models[0], **place)
     with console.progress_bar("evaluating") as progress:
-        found = predictor.predict_for_report(corpus, ks=options["ks"], progress=progress)
-    report, shared = predictor.report(found, corpus, **options), []
+        found = predictor.predict_for_report(corpus, ks=ks, progress=progress)
+    report = predictor.report(found, corpus, **settings)
+    document, tables = report.to_dict(), []
+    if within_bands:
+        from glocal.predict.band_calibration import calibration_by_band
+        from glocal.predict.band_ranking import rank_within_bands
+
+        with console.progress_bar("ranking within bands") as progress:
+            rankings = rank_within_bands(
+                predictor, corpus, bands=label_bands, k=max(ks), more_gold=more, progress=progress
+            )
+        with console.progress_bar("probabilities by band") as progress:
+            calibrations = calibration_by_band(
+                predictor, corpus, bands=label_bands, progress=progress
+            )
+        document["within_bands"] = [asdict(row) for row in rankings]
+        document["band_calibration"] = [row.to_dict() for row in calibrations]
+        tables.append(report_tables.ranking_table(rankings))
+        tables.append(report_tables.band_calibration_table(calibrations))
     if shared_task:
-        from glocal.predict.shared_task import shared_task_scores
+        from glocal.predict.shared_task import shared_task_scores, shared_task_table
 
         shared = shared_task_scores(found, predictor.labels.encode(corpus), groups)
-    return {str(models[0]): report}, None, shared
+        document["shared_task"] = [asdict(row) for row in shared]
+        tables.append(shared_task_table(shared))
+    show_reports({str(models[0]): report})
+    console.show(document, tables)
 
 
-def print_report(report: EvaluationReport, *, title: str) -> None:
-    """Print the tables of a report to stdout."""
+def show_reports(reports: Mapping[str, EvaluationReport]) -> None:
+    """Print the tables of reports to stdout, each below its title; nothing with `--json`."""
     from glocal.predict.report_tables import report_tables
 
-    out = console.stdout()
-    out.print(title, style="bold")
-    for table in report_tables(report):
-        out.print(table)
-
-
-def _as_dict(
-    reports: dict[str, EvaluationReport], comparison: dict[str, BootstrapResult] | None
-) -> dict[str, Any]:
-    if comparison is None:
-        (report,) = reports.values()
-        return report.to_dict()
-    return {
-        "models": {path: report.to_dict() for path, report in reports.items()},
-        "comparison": {metric: result.to_dict() for metric, result in comparison.items()},
-    }
+    for title, report in () if console.settings.as_json else reports.items():
+        console.stdout().print(title, style="bold")
+        for table in report_tables(report):
+            console.stdout().print(table)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli import console
-from glocal.cli.options import Device, Model, TopK, choose_k, given_text
+from glocal.cli import console, options
 from glocal.cli.parameters import argument, option
 
 if TYPE_CHECKING:
@@ -40,23 +39,23 @@ CONTEXT = 40  # characters shown on either side of a word in a longer text
 
 @app.command()
 def explain(
-    model: Model,
+    model: options.Model,
     text: Annotated[str, argument("The text, or - to read it from stdin.", metavar="TEXT")],
     *,
-    k: TopK = None,
+    k: options.TopK = None,
     words: Annotated[int, option("Words shown for each label.", min=1)] = 8,
     html: Annotated[
         Path | None, option("Write a report that any browser can open.", metavar="FILE")
     ] = None,
-    device: Device = "auto",
+    device: options.Device = "auto",
 ) -> None:
     """Show the words behind each tag of a text."""
-    content = given_text(text)
+    content = options.given_text(text)
 
     from glocal.predict.predictor import Predictor
 
     predictor = Predictor.load(model, device=device)
-    width = choose_k(k, len(predictor.labels))
+    width = options.choose_k(k, len(predictor.labels))
     predictor.check_k(width)
     explanations = predictor.explain(content, k=width, words=words)
     taught = predictor.explain_teacher(content)

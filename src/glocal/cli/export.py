@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_file
-from glocal.cli.options import Model, Reading, reads_files
 from glocal.cli.parameters import option
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ app = typer.Typer()
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def export(
-    model: Model,
+    model: options.Model,
     *,
     to: Annotated[
         str, option("Runtime of the exported model: onnx or openvino.", metavar="NAME")
@@ -40,7 +39,7 @@ def export(
     ] = False,
     dev: Annotated[str | None, option("Labelled texts that --int8 is checked on.")] = None,
     overwrite: Annotated[bool, option("Replace an existing directory.", "--overwrite")] = False,
-    reading: Reading,
+    reading: options.Reading,
 ) -> None:
     """Write a model as a graph that runs without torch.
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.cache import format_bytes
-from glocal.cli.options import Model
 
 if TYPE_CHECKING:
     from glocal.storage.model_info import ModelInfo
@@ -20,7 +19,7 @@ _PAST = {"add": "added", "remove": "removed", "rename": "renamed", "merge": "mer
 
 
 @app.command()
-def info(model: Model) -> None:
+def info(model: options.Model) -> None:
     """Show the recipe, labels, size and scores of a model."""
     from glocal.storage.model_info import model_info
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_file, read_label_list, read_labels_file
-from glocal.cli.options import Device, Model, Reading, adds_options, reads_files
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
@@ -79,9 +78,9 @@ def _choice(
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def add(
-    model: Model,
+    model: options.Model,
     labels: Annotated[
         str, argument("Label table or vocabulary of the new labels.", metavar="LABELS")
     ],
@@ -93,8 +92,8 @@ def add(
         str | None,
         option("Training texts to compare with, where the model keeps too few."),
     ] = None,
-    device: Device = "auto",
-    reading: Reading,
+    device: options.Device = "auto",
+    reading: options.Reading,
 ) -> None:
     """Give a model labels it has never seen.
 
@@ -117,7 +116,7 @@ def add(
 
 @app.command()
 def remove(
-    model: Model,
+    model: options.Model,
     labels: Annotated[list[str] | None, argument("Ids.", metavar="LABEL")] = None,
     *,
     listed: Annotated[
@@ -136,7 +135,7 @@ def remove(
 
 @app.command()
 def rename(
-    model: Model,
+    model: options.Model,
     label: Annotated[str, argument("Id of the label.", metavar="LABEL")],
     new_id: Annotated[str | None, argument("Its new id.", metavar="NEW")] = None,
     *,
@@ -154,7 +153,7 @@ def rename(
 
 @app.command()
 def merge(
-    model: Model,
+    model: options.Model,
     labels: Annotated[list[str], argument("Ids of the labels that disappear.", metavar="LABEL")],
     *,
     into: Annotated[str, option("The label that takes their place.", metavar="ID")],
@@ -178,7 +177,7 @@ def _report(update: LabelUpdate, done: str) -> None:
 
 
 @app.command()
-@adds_options(_choice, "choice")
+@options.adds_options(_choice, "choice")
 def convert(
     vocabulary: Annotated[
         str,

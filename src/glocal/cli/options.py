@@ -48,13 +48,26 @@ RecipeArgument = Annotated[
         "Recipe name, or a path ending in .toml.", metavar="NAME", autocompletion=_complete_recipe
     ),
 ]
+TrainFiles = Annotated[list[str], argument("Training texts with labels.", metavar="FILE")]
+Dev = Annotated[
+    str | None, option("Texts to choose the best weights and calibrate on.", metavar="FILE")
+]
+Resume = Annotated[bool, option("Continue the interrupted run at --out.", "--resume")]
+Overwrite = Annotated[bool, option("Replace the model or unfinished run at --out.", "--overwrite")]
+OneOrTwoModels = Annotated[
+    list[str],
+    argument("One or two model directories, and labelled texts.", metavar="MODEL [MODEL2] FILE"),
+]
+CutOffs = Annotated[str, option("Cut-offs of the metrics, such as 1,3,5.", "--k", "-k")]
 TopK = Annotated[
     int | None, option("Labels for each text.", "--k", "-k", metavar="N", min=1, show_default="5")
 ]
 Labels = Annotated[
     str | None, option("Label table (JSONL, CSV, …) or SKOS vocabulary (.ttl, …).", "--labels")
 ]
-Bands = Annotated[str | None, option("Frequency bands, such as few=1-20,medium=21-100,many=101-.")]
+BandRanges = Annotated[
+    str | None, option("Frequency bands, such as few=1-20,medium=21-100,many=101-.", "--bands")
+]
 
 ENGINES = ("processes", "ray")
 Engine = Annotated[

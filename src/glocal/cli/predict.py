@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_label_list, report_skipped
-from glocal.cli.options import (
-    Address,
-    BatchSize,
-    Device,
-    Engine,
-    Model,
-    Reading,
-    reads_files,
-    uses_ray,
-)
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError, no_such
 
@@ -47,9 +37,9 @@ To = Annotated[
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def predict(
-    model: Model,
+    model: options.Model,
     files: Annotated[
         list[str] | None,
         argument("Texts to tag; - for stdin.", metavar="FILE", show_default="-"),
@@ -96,8 +86,8 @@ def predict(
     strict: Annotated[
         bool, option("Stop at the first row that cannot be used.", "--strict")
     ] = False,
-    batch_size: BatchSize = 64,
-    device: Device = "auto",
+    batch_size: options.BatchSize = 64,
+    device: options.Device = "auto",
     precision: Annotated[
         str,
         option("Precision of encoder and experts: fp32, or bf16 for speed on a GPU."),
@@ -111,9 +101,9 @@ def predict(
             show_default="this process alone; with ray as many as fit",
         ),
     ] = None,
-    engine: Engine = "processes",
-    address: Address = None,
-    reading: Reading,
+    engine: options.Engine = "processes",
+    address: options.Address = None,
+    reading: options.Reading,
 ) -> None:
     """Tag texts, in their order and with the best label first.
 
@@ -204,7 +194,7 @@ def _shard_engine(
     name: str, address: str | None, workers: int | None, *, device: str
 ) -> ShardEngine | None:
     """Return the engine that tags shards; None to tag in this process."""
-    if uses_ray(name, address):
+    if options.uses_ray(name, address):
         from glocal.cluster.ray_shards import RayEngine
 
         return RayEngine(address, workers=workers, gpus=1 if device.startswith("cuda") else 0)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from glocal.cli import console
-from glocal.cli.options import Model
+from glocal.cli import console, options
 from glocal.cli.parameters import option
 
 app = typer.Typer()
@@ -15,7 +14,7 @@ app = typer.Typer()
 
 @app.command()
 def push(
-    model: Model,
+    model: options.Model,
     *,
     to: Annotated[str, option("Folder, or hub id such as owner/name.", metavar="FOLDER|HUB-ID")],
     licence: Annotated[

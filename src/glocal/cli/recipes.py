@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from glocal.cli import console
-from glocal.cli.options import Override, RecipeArgument
+from glocal.cli import console, options
 from glocal.table import Table, columns
 
 WHEN = {
@@ -51,9 +50,9 @@ def list_recipes() -> None:
 
 @app.command()
 def show(
-    name: RecipeArgument,
+    name: options.RecipeArgument,
     *,
-    override: Override = None,
+    override: options.Override = None,
 ) -> None:
     """Print a recipe as TOML, with a comment for every setting."""
     from glocal.config import load_recipe, recipe_to_mapping

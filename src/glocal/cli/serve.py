@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from glocal.cli import console
-from glocal.cli.options import Device
+from glocal.cli import console, options
+from glocal.cli.parameters import argument, option
 from glocal.errors import require
 
 app = typer.Typer()
@@ -19,48 +19,44 @@ app = typer.Typer()
 def serve(
     models: Annotated[
         list[Path],
-        typer.Argument(metavar="MODEL", help="Model directories; the first is the default."),
+        argument("Model directories; the first is the default.", metavar="MODEL"),
     ],
     *,
     host: Annotated[
         str,
-        typer.Option(
-            metavar="ADDRESS", help="Address to listen on; others than loopback need a key."
-        ),
+        option("Address to listen on; others than loopback need a key.", metavar="ADDRESS"),
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 for a free one.")
-    ] = 8000,
+    port: Annotated[int, option("Port to listen on; 0 for a free one.", min=0, max=65_535)] = 8000,
     api_key_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File with the API keys, one on each line."),
+        option("File with the API keys, one on each line.", metavar="FILE"),
     ] = None,
     feedback: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for corrections; without it none are accepted."),
+        option("Folder for corrections; without it none are accepted.", metavar="DIR"),
     ] = None,
     similar_texts: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Training texts of which explanations show the most similar; none by default.",
             metavar="FILE",
-            help="Training texts of which explanations show the most similar; none by default.",
         ),
     ] = None,
     language: Annotated[
-        str, typer.Option(metavar="CODE", help="Language of texts and labels, for Annif's clients.")
+        str, option("Language of texts and labels, for Annif's clients.", metavar="CODE")
     ] = "und",
     route: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Model for texts of a language, in requests that name none; may be repeated.",
             metavar="LANGUAGE=MODEL",
-            help="Model for texts of a language, in requests that name none; may be repeated.",
         ),
     ] = None,
     limit: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=NUMBER", help="Change a limit; may be repeated."),
+        option("Change a limit; may be repeated.", metavar="NAME=NUMBER"),
     ] = None,
-    device: Device = "auto",
+    device: options.Device = "auto",
 ) -> None:
     """Serve models: a REST interface and a web page.
 

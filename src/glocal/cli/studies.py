@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_file
-from glocal.cli.options import BatchSize, Device, Override, adds_options, check_folder
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError, DataError
 
@@ -97,7 +96,7 @@ def _study(
     dev: Annotated[str | None, option("Texts to choose each variant's best weights on.")] = None,
     test: Annotated[str | None, option("Texts to measure on [default: the dev texts]")] = None,
     recipe: Annotated[str | None, option("Another recipe to start from.", "--recipe", "-r")] = None,
-    override: Override = None,
+    override: options.Override = None,
     parallel: Annotated[int, option("Variants trained at the same time.", min=1)] = 1,
     overwrite: Annotated[
         bool, option("Train again what was done before at --out.", "--overwrite")
@@ -111,20 +110,20 @@ def _study(
         ),
     ] = None,
     plots: Plots = True,
-    batch_size: BatchSize = 64,
-    device: Device = "auto",
+    batch_size: options.BatchSize = 64,
+    device: options.Device = "auto",
 ) -> Study:
     """Collect the options that all studies share."""
     options = dict(locals())
     return Study(**{**options, "override": override or (), "reuse": reuse or ()})
 
 
-runs_study = adds_options(_study, "study")
+runs_study = options.adds_options(_study, "study")
 
 
 def prepare_plots(out: Path | None, *, plots: bool) -> None:
     """Check that results and plots can be written, before any work is done."""
-    check_folder(out)
+    options.check_folder(out)
     if plots and out is not None:
         from glocal.lab.plots import check_plots
 

@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_file, read_labels_file
-from glocal.cli.options import (
-    Labels,
-    Override,
-    Reading,
-    RecipeName,
-    given_text,
-    parse_ks,
-    reads_files,
-)
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError, ModelError
 from glocal.table import Column, Table, columns
@@ -40,7 +31,7 @@ SHOWN = 8  # rows of a table, and entries of a cell, that are shown without --al
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def teacher(
     source: Annotated[
         str, argument("A model with a teacher, or training texts.", metavar="MODEL_OR_FILE")
@@ -53,14 +44,14 @@ def teacher(
         str | None, option("Labelled texts: how many of their labels are found.", metavar="FILE")
     ] = None,
     ks: Annotated[str, option("Numbers of neighbours for --recall.", "--k", "-k")] = DEFAULT_KS,
-    recipe: RecipeName = "treaderxml",
-    override: Override = None,
-    labels: Labels = None,
+    recipe: options.RecipeName = "treaderxml",
+    override: options.Override = None,
+    labels: options.Labels = None,
     everything: Annotated[bool, option("Show every neighbour, vote and parent.", "--all")] = False,
-    reading: Reading,
+    reading: options.Reading,
 ) -> None:
     """Show similar training texts and the labels they suggest."""
-    content, cut_offs = _content(text, recall), parse_ks(ks)
+    content, cut_offs = _content(text, recall), options.parse_ks(ks)
     if (Path(source) / "glocal.toml").is_file():
         _check_no_settings(override, labels)
         made, space = _stored(Path(source))
@@ -83,7 +74,7 @@ def _content(text: str | None, recall: str | None) -> str:
         raise ConfigError(
             "give either a text to look up, or labelled texts to measure on with --recall FILE"
         )
-    return "" if text is None else given_text(text)
+    return "" if text is None else options.given_text(text)
 
 
 def _check_no_settings(override: Sequence[str] | None, labels: str | None) -> None:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_file
-from glocal.cli.options import BatchSize, Device, Model, Reading, reads_files
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 
@@ -20,9 +19,9 @@ app = typer.Typer()
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def threshold(
-    model: Model,
+    model: options.Model,
     file: Annotated[str, argument("Labelled texts the model was not trained on.", metavar="FILE")],
     *,
     precision: Annotated[
@@ -46,9 +45,9 @@ def threshold(
         ),
     ] = None,
     dry_run: Annotated[bool, option("Only report; leave the model as it is.", "--dry-run")] = False,
-    batch_size: BatchSize = 64,
-    device: Device = "auto",
-    reading: Reading,
+    batch_size: options.BatchSize = 64,
+    device: options.Device = "auto",
+    reading: options.Reading,
 ) -> None:
     """Tune which labels become tags, and store that with the model.
 

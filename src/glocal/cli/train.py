@@ -10,20 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import advise_on_labels, read_file, read_labels_file
-from glocal.cli.options import (
-    Address,
-    Device,
-    Engine,
-    Labels,
-    Override,
-    Reading,
-    RecipeName,
-    Workers,
-    reads_files,
-    uses_ray,
-)
 from glocal.cli.parameters import argument, option
 from glocal.errors import ConfigError
 from glocal.table import Table, columns
@@ -36,7 +24,7 @@ app = typer.Typer()
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def train(
     files: Annotated[
         list[str] | None, argument("Training texts with labels.", metavar="FILE")
@@ -52,8 +40,8 @@ def train(
             show_default="the model of --from",
         ),
     ] = None,
-    recipe: RecipeName = "auto",
-    override: Override = None,
+    recipe: options.RecipeName = "auto",
+    override: options.Override = None,
     seed: Annotated[int | None, option("Random seed.", min=0, show_default="the recipe's")] = None,
     epochs: Annotated[
         int | None, option("Passes over the training texts.", min=0, show_default="the recipe's")
@@ -64,10 +52,8 @@ def train(
             "Time limit, such as 90s, 10m or 2h; trains fewer epochs to meet it.", metavar="TIME"
         ),
     ] = None,
-    dev: Annotated[
-        str | None, option("Texts to choose the best weights and calibrate on.", metavar="FILE")
-    ] = None,
-    labels: Labels = None,
+    dev: options.Dev = None,
+    labels: options.Labels = None,
     start: Annotated[
         Path | None, option("Continue from this model with --add.", "--from", metavar="MODEL")
     ] = None,
@@ -75,11 +61,9 @@ def train(
         list[str] | None,
         option("Corrections and new texts to learn; may be repeated.", metavar="FILE"),
     ] = None,
-    resume: Annotated[bool, option("Continue the interrupted run at --out.", "--resume")] = False,
-    overwrite: Annotated[
-        bool, option("Replace the model or unfinished run at --out.", "--overwrite")
-    ] = False,
-    device: Device = "auto",
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    device: options.Device = "auto",
     shard_labels: Annotated[
         bool,
         option("Give each process a part of the labels.", "--shard-labels"),
@@ -88,10 +72,10 @@ def train(
         bool,
         option("Give each process a part of the encoder's weights.", "--shard-encoder"),
     ] = False,
-    engine: Engine = "processes",
-    address: Address = None,
-    workers: Workers = None,
-    reading: Reading,
+    engine: options.Engine = "processes",
+    address: options.Address = None,
+    workers: options.Workers = None,
+    reading: options.Reading,
 ) -> None:
     """Train a model on labelled texts.
 
@@ -148,7 +132,7 @@ def train(
     from glocal.train.run import check_target, fit
 
     train_on: Callable[..., FitResult] = fit
-    if uses_ray(engine, address):
+    if options.uses_ray(engine, address):
         from glocal.cluster.ray_training import RayTrainer
 
         on_gpus = device.startswith("cuda")

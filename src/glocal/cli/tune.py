@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli import console
+from glocal.cli import console, options
 from glocal.cli.corpora import read_file, read_labels_file
-from glocal.cli.options import (
-    Address,
-    Device,
-    Labels,
-    Override,
-    Reading,
-    RecipeName,
-    Workers,
-    reads_files,
-)
-from glocal.cli.parameters import argument, option
+from glocal.cli.parameters import option
 from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,27 +21,27 @@ app = typer.Typer()
 
 
 @app.command()
-@reads_files
+@options.reads_files
 def tune(
-    files: Annotated[list[str], argument("Training texts with labels.", metavar="FILE")],
+    files: options.TrainFiles,
     *,
     dev: Annotated[str, option("Texts to compare settings on.", metavar="FILE")],
     out: Annotated[Path, option("Recipe to write.", "--out", "-o", metavar="RECIPE.toml")],
-    recipe: RecipeName = "fast",
-    override: Override = None,
+    recipe: options.RecipeName = "fast",
+    override: options.Override = None,
     budget: Annotated[str | None, option("Time limit, such as 10m or 2h.", metavar="TIME")] = None,
     trials: Annotated[
         int | None, option("Most trials of each stage.", min=1, show_default="no limit")
     ] = None,
-    labels: Labels = None,
+    labels: options.Labels = None,
     engine: Annotated[
         str, option("optuna, or ray for several of its trials at once on a Ray cluster.")
     ] = "optuna",
-    address: Address = None,
-    workers: Workers = None,
+    address: options.Address = None,
+    workers: options.Workers = None,
     overwrite: Annotated[bool, option("Forget earlier trials.", "--overwrite")] = False,
-    device: Device = "auto",
-    reading: Reading,
+    device: options.Device = "auto",
+    reading: options.Reading,
 ) -> None:
     """Search for the best settings of a recipe on dev.
 

@@ -8,7 +8,7 @@ documents.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,6 @@ class SharedTaskScores:
     mean_recall: float
     f1: float
     recall: dict[int, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for storage."""
-        return asdict(self)
 
 
 def shared_task_scores(
