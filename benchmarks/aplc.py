@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import statistics
+import time
 
 import torch
 
@@ -20,7 +21,6 @@ from glocal.lab.head_bench import (
     build_clusters,
     head_topk,
     set_gates,
-    timed,
     training_step,
 )
 
@@ -36,6 +36,22 @@ def show(name, flat_seconds, seconds):
     """A line with medians and their ratio."""
     flat, own = statistics.median(flat_seconds), statistics.median(seconds)
     print(f"  {name:42} {flat * 1e3:9.1f} ms {own * 1e3:9.1f} ms   {flat / own:5.2f} x")
+
+
+def timed(*functions, repeats, device):
+    """The seconds of each call; functions take turns, for equal conditions."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    for function in functions:
+        function()
+    seconds = [[] for _ in functions]
+    for _ in range(repeats):
+        for taken, function in zip(seconds, functions, strict=True):
+            wait()
+            started = time.perf_counter()
+            function()
+            wait()
+            taken.append(time.perf_counter() - started)
+    return seconds
 
 
 def compare_training(flat, heads, workload, device, repeats):

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from glocal.metrics.macro import MacroScores
     from glocal.metrics.reliability import CalibrationError, LabelSums, ScoreRange
     from glocal.predict.ensemble import ensemble_predict
-    from glocal.predict.evaluation import BandScores, EvaluationReport, PartReport, Propensity
+    from glocal.predict.evaluation import BandScores, EvaluationReport, PartReport
     from glocal.predict.explain import ExpertPart, Span, TagExplanation
+    from glocal.predict.metric_scores import Propensity
     from glocal.predict.predictor import Predictor
     from glocal.progress import Progress
     from glocal.ranking.decision import Decision
@@ -164,8 +165,9 @@ _MODULES = {
     "glocal.metrics.macro": "MacroScores",
     "glocal.metrics.reliability": "CalibrationError LabelSums ScoreRange",
     "glocal.predict.ensemble": "ensemble_predict",
-    "glocal.predict.evaluation": "BandScores EvaluationReport PartReport Propensity",
+    "glocal.predict.evaluation": "BandScores EvaluationReport PartReport",
     "glocal.predict.explain": "ExpertPart Span TagExplanation",
+    "glocal.predict.metric_scores": "Propensity",
     "glocal.predict.predictor": "Predictor",
     "glocal.progress": "Progress",
     "glocal.ranking.decision": "Decision",

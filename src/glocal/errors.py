@@ -83,6 +83,12 @@ class ConfigError(GlocalError):
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems), remedies=remedies)
 
+    @classmethod
+    def raise_any(cls, problems: Sequence[str]) -> None:
+        """Raise one error with all problems; nothing where there are none."""
+        if problems:
+            raise cls(problems)
+
 
 class DataError(GlocalError):
     """A file or one of its rows cannot be used.

@@ -72,8 +72,7 @@ class Estimator:
             problems.append(f"k must be a whole number from 1 on, not {self.k!r}")
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             problems.append(f"threshold must be between 0 and 1, not {self.threshold!r}")
-        if problems:
-            raise ConfigError(problems)
+        ConfigError.raise_any(problems)
         seed = {} if self.random_state is None else {"train.seed": int(self.random_state)}
         return overridden(self.recipe, {**(self.overrides or {}), **seed})
 

@@ -13,5 +13,11 @@ class Progress(Protocol):
         """Report progress."""
 
 
+def report(progress: Progress | None, done: int, total: int | None) -> None:
+    """Report progress to a callback, where there is one."""
+    if progress is not None:
+        progress(done, total)
+
+
 # Returns the callback of a stage, by the stage's name: for work that has several.
 StagedProgress = Callable[[str], Progress]

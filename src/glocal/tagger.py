@@ -280,7 +280,7 @@ class Tagger(Estimator):
             >>> tagger.set_params(k=1).score(texts, labels)
             1.0
         """
-        from glocal.predict.evaluation import metric_value
+        from glocal.predict.metric_scores import metric_value
 
         predictor = self._fitted()
         corpus, _ = as_corpus(X, y)

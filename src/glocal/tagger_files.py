@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from glocal.data.atomic import atomic_write
+from glocal.data.atomic import write_text
 from glocal.errors import Interrupted, ModelError
 from glocal.storage.integrity import update_checksums
 from glocal.text_inputs import LabelColumns
@@ -89,8 +89,7 @@ def write_settings(folder: Path, settings: TaggerSettings) -> None:
     """Write a tagger's own settings into a model directory."""
     document = asdict(settings)
     document |= document.pop("columns") or {}
-    with atomic_write(folder / _SETTINGS) as file:
-        file.write(json.dumps(document, indent=2, default=str).encode() + b"\n")
+    write_text(folder / _SETTINGS, json.dumps(document, indent=2, default=str) + "\n")
     update_checksums(folder)
 
 

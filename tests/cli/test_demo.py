@@ -7,7 +7,7 @@ from glocal.cli import demo
 from glocal.data.builtin import BuiltinData
 from glocal.data.corpus import Corpus
 from glocal.lab.baselines.quick_svm import linear_baseline
-from glocal.predict.evaluation import metric_value
+from glocal.predict.metric_scores import metric_value
 from glocal.vocabulary.label_space import LabelSpace
 from tests.cli.conftest import TINY
 from tests.tiny import tiny_corpus

@@ -12,7 +12,8 @@ from scipy import sparse
 from glocal.errors import ConfigError, DataError
 from glocal.metrics.propensity import inverse_propensity, psp_at_k, weigh
 from glocal.metrics.ranking import judge
-from glocal.predict.evaluation import compare, evaluate_predictions, metric_value
+from glocal.predict.evaluation import evaluate_predictions
+from glocal.predict.metric_scores import compare, metric_value
 from glocal.predict.report_tables import report_tables
 from glocal.ranking.decision import Decision
 from glocal.ranking.predictions import Predictions

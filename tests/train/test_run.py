@@ -8,7 +8,7 @@ import torch
 
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, DataError, Interrupted, ModelError, TrainingError
-from glocal.predict.evaluation import metric_value
+from glocal.predict.metric_scores import metric_value
 from glocal.predict.predictor import Predictor
 from glocal.systems.mixture import ExpertMixture
 from glocal.train.dev import DevScores

@@ -254,5 +254,4 @@ def _check(recipe: Recipe, sharding: Sharding) -> None:
         )
     if sharding.encoder and recipe.train.compile:
         problems.append("a sharded encoder cannot be compiled (train.compile=false)")
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_any(problems)

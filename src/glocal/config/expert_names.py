@@ -46,8 +46,7 @@ def parse_experts(names: Sequence[str], n_layers: int) -> list[ExpertSpec]:
             encoder does not have.
     """
     problems = expert_problems(names, n_layers)
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_any(problems)
     return [ExpertSpec(name, name[:1], tuple(_layers(name, n_layers))) for name in names]
 
 
@@ -58,8 +57,7 @@ def check_expert_names(names: Sequence[str]) -> None:
         ConfigError: With every problem.
     """
     problems = [] if tuple(names) == OPEN_EXPERTS else expert_problems(names)
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_any(problems)
 
 
 def expert_problems(names: Sequence[str], n_layers: int | None = None) -> list[str]:

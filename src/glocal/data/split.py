@@ -62,8 +62,7 @@ def _check_fractions(fractions: Sequence[float]) -> None:
         problems.append(f"the fractions of a split must be above 0, got {list(fractions)}")
     if abs(sum(fractions) - 1) > 1e-6:
         problems.append(f"the fractions of a split must sum to 1, got {sum(fractions):g}")
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_any(problems)
 
 
 def _assign(corpus: Corpus, fractions: Sequence[float], seed: int) -> Ints:

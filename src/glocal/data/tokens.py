@@ -20,7 +20,7 @@ from glocal.arrays import Ints
 from glocal.data.cache import cached
 from glocal.data.corpus import Corpus
 from glocal.data.stored_arrays import check_range, read_array
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 
 FORMAT_VERSION = 2
 BATCH_TEXTS = 1024
@@ -135,8 +135,7 @@ def tokenise(
                 np.fromiter(flat, dtype=dtype, count=sum(lengths)).tofile(file)
                 offsets[done + 1 : done + 1 + len(lengths)] = lengths
                 done += len(lengths)
-                if progress is not None:
-                    progress(done, total)
+                report(progress, done, total)
         np.cumsum(offsets, out=offsets)
         np.save(folder / OFFSETS_FILE, offsets, allow_pickle=False)
 

@@ -19,7 +19,7 @@ from glocal.data.checksums import file_checksum, read_checksums
 from glocal.data.corpus import Corpus
 from glocal.predict.ensemble import ensemble_labels, ensemble_predict
 from glocal.predict.predictor import Predictor
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -63,8 +63,7 @@ class TeacherScorer:
         for start in range(0, len(corpus), _PART):
             part = np.arange(start, min(start + _PART, len(corpus)))
             found.append(self._part(corpus, part, width))
-            if progress is not None:
-                progress(int(part[-1]) + 1, len(corpus))
+            report(progress, int(part[-1]) + 1, len(corpus))
         labels = np.concatenate([arrays["labels"] for arrays in found])
         return labels.astype(np.int64), np.concatenate([arrays["scores"] for arrays in found])
 

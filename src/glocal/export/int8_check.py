@@ -16,7 +16,7 @@ from glocal.errors import DataError
 from glocal.metrics.ranking import judge, precision_at_k
 from glocal.predict.collate import collate
 from glocal.predict.predictor import Predictor
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.ranking.graph_ranker import GraphRanker
 from glocal.storage.model_directory import StoredModel
 
@@ -121,8 +121,7 @@ class DevCheck:
         return np.stack([precision_at_k(judged, k).numerators for k in _KS], axis=1)
 
     def _show(self, done: int) -> None:
-        if self._progress is not None:
-            self._progress(self._scored + done, self._scored + self._left)
+        report(self._progress, self._scored + done, self._scored + self._left)
 
     def _sample_logits(self, model: StoredModel) -> Any:
         assert isinstance(model.system, GraphRanker)

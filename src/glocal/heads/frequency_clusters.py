@@ -95,8 +95,7 @@ def label_clusters(counts: np.ndarray, partition: Sequence[float]) -> Clusters:
 def partition_sizes(n_labels: int, partition: Sequence[float]) -> list[int]:
     """Return the number of labels of each cluster: rounded shares, at least one each."""
     problems = partition_problems(partition, n_labels)
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_any(problems)
     shares = np.cumsum(partition) / math.fsum(partition)
     bounds = [0]
     for place, share in enumerate(shares, start=1):

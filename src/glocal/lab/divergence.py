@@ -27,7 +27,7 @@ from glocal.experts.expert import Expert
 from glocal.losses.diversity import bernoulli_kl
 from glocal.predict.collate import collate
 from glocal.predict.predictor import Predictor
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.systems.mixture import ExpertMixture
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ def expert_divergence(
         totals += batch_divergence(system, batch).cpu()
         with_gold += int((batch.gold >= 0).any(1).sum())
         done += len(places)
-        if progress is not None:
-            progress(done, len(documents))
+        report(progress, done, len(documents))
     jsd, bernoulli, kl = totals.tolist()
     return Divergence(jsd / done, bernoulli / done, kl / max(1, with_gold), done, with_gold)
 

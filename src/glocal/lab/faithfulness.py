@@ -24,7 +24,7 @@ from glocal.log_odds import log_odds
 from glocal.predict.evaluation import COMBINED
 from glocal.predict.explain import ALL, TagExplanation
 from glocal.predict.text_words import WordPlaces
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.table import Table, columns
 
 if TYPE_CHECKING:
@@ -107,8 +107,7 @@ def measure_faithfulness(
         for (place, part, change, words), lost in found.losses():
             losses.setdefault((part, change, words), []).append(lost)
             texts_of[part].add(start + place)
-        if progress is not None:
-            progress(start + len(texts), len(corpus))
+        report(progress, start + len(texts), len(corpus))
     return [_summary(part, len(texts_of[part]), losses) for part in parts]
 
 

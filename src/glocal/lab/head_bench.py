@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -148,28 +146,3 @@ def head_topk(head: FlatHead | APLC, document: Tensor, k: int, *, prune: bool = 
     """Return the best k labels by a layer."""
     layer = head.layer if isinstance(head, FlatHead) else head
     return aplc_topk(layer, document, k, prune=prune)
-
-
-def timed(*functions: Callable[[], Any], repeats: int, device: torch.device) -> list[list[float]]:
-    """Return the seconds of each call; functions take turns, for equal conditions."""
-    wait = torch.cuda.synchronize if device.type == "cuda" else _nothing
-    for function in functions:
-        function()
-    seconds: list[list[float]] = [[] for _ in functions]
-    for _ in range(repeats):
-        for taken, function in zip(seconds, functions, strict=True):
-            wait()
-            started = time.perf_counter()
-            function()
-            wait()
-            taken.append(time.perf_counter() - started)
-    return seconds
-
-
-def median_seconds(function: Callable[[], Any], *, repeats: int, device: torch.device) -> float:
-    """Return the median time of a call, after one to warm up."""
-    return statistics.median(timed(function, repeats=repeats, device=device)[0])
-
-
-def _nothing() -> None:
-    """Do nothing: on a CPU there is nothing to wait for."""

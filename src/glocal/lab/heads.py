@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from glocal.heads.frequency_clusters import label_clusters, partition_sizes
 from glocal.lab.analysis import Analysis
 from glocal.lab.machine import PeakMemory
 from glocal.lab.plots import Panel, line_plot
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.table import Column, Style, Table
 
 if TYPE_CHECKING:
@@ -139,8 +140,7 @@ def measure_heads(
         workload = Workload(count, width=width, batch=batch)
         for row in _measure_all(workload, q, repeats, place):
             rows.append(row)
-            if progress is not None:
-                progress(len(rows), total)
+            report(progress, len(rows), total)
     threads = f", {torch.get_num_threads()} threads" if place.type == "cpu" else ""
     return HeadCosts(rows, f"d {width}, batches of {batch}, q {q:g}; {place.type}{threads}")
 
@@ -165,6 +165,7 @@ def _measure(
     import torch
 
     from glocal.lab import head_bench as bench
+    from glocal.lab.synthetic_steps import median_seconds
 
     gc.collect()
     memory = PeakMemory(device)
@@ -175,11 +176,10 @@ def _measure(
             else bench.build_clusters(workload, partition, q)
         ).to(device)
         step = bench.training_step(head, workload, device)
-        step_ms = 1e3 * bench.median_seconds(step, repeats=repeats, device=device)
+        step_ms = 1e3 * median_seconds(step, device, repeats=repeats)
     document, k = workload.documents(device), min(5, workload.n_labels)
-    predict_seconds = bench.median_seconds(
-        lambda: bench.head_topk(head, document, k), repeats=repeats, device=device
-    )
+    predict = partial(bench.head_topk, head, document, k)
+    predict_seconds = median_seconds(predict, device, repeats=repeats)
     sizes = partition_sizes(workload.n_labels, partition)
     clusters = label_clusters(workload.counts(), partition)
     shares = bench.tail_shares(clusters, workload.gold(torch.device("cpu")))

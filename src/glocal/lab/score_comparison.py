@@ -11,7 +11,8 @@ import numpy as np
 from glocal.lab.combine import check_same_texts, mean_probabilities
 from glocal.lab.saved_scores import SavedScores
 from glocal.metrics.bootstrap import BootstrapResult
-from glocal.predict.evaluation import compare, evaluate_predictions
+from glocal.predict.evaluation import evaluate_predictions
+from glocal.predict.metric_scores import compare
 from glocal.table import Table, columns
 from glocal.vocabulary.bands import Bands
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from glocal.data.atomic import atomic_write
+from glocal.data.atomic import write_json, write_text
 from glocal.lab.machine import describe_machine
 from glocal.lab.plots import Panel, line_plot
 from glocal.lab.shortlist_speed import shortlist_speed
@@ -30,7 +29,7 @@ from glocal.lab.speed_measures import (
 )
 from glocal.lab.synthetic_steps import median_seconds, shape_folder
 from glocal.ranking.ranker import choose_device
-from glocal.table import Column, Table
+from glocal.table import Table, columns
 
 Say = Callable[[str], None]
 WAYS = {
@@ -107,35 +106,27 @@ class SpeedReport:
 
     def tables(self) -> list[Table]:
         """Return the tables that show it."""
-        columns = [
-            Column("measured", "text"),
-            Column("compared with", "text"),
-            Column("unit", "text"),
-            Column("glocal", "number"),
-            Column("other", "number"),
-            Column("ratio", "number"),
-        ]
+        heads = columns("text", "measured", "compared with", "unit")
+        heads += columns("number", "glocal", "other", "ratio")
         rows = [(c.what, c.other, c.unit, c.ours, c.theirs, c.ratio) for c in self.comparisons]
         note = "Ratio: how many times less glocal takes. Synthetic texts, random weights."
         if self.precisions:
             kept = self.precisions["shortlist"] / max(1e-9, self.precisions["full"])
             note += f" A shortlist keeps {100 * kept:.1f}% of full scoring's P@5 (planted labels)."
-        tables = [Table(f"Speed on {self.device}", columns, rows, note)]
+        tables = [Table(f"Speed on {self.device}", heads, rows, note)]
         for grows, lines in self.curves.items():
             sizes = sorted({size for line in lines.values() for size in line})
-            heads = [Column("step, ms", "text"), *(Column(f"{s:,}", "number") for s in sizes)]
+            heads = columns("text", "step, ms") + columns("number", *(f"{s:,}" for s in sizes))
             body = [(way, *(line.get(s) for s in sizes)) for way, line in lines.items()]
             tables.append(Table(f"Growth over {grows}", heads, body))
         return tables
 
     def write(self, out: Path, *, plots: bool = True) -> list[Path]:
         """Write `speed.json`, `speed.md` and a plot for each curve; return the files."""
-        out.mkdir(parents=True, exist_ok=True)
-        files = [out / "speed.json", out / "speed.md"]
-        with atomic_write(files[0]) as file:
-            file.write((json.dumps(self.to_dict(), indent=2) + "\n").encode())
-        with atomic_write(files[1]) as file:
-            file.write("\n\n".join(table.markdown() for table in self.tables()).encode())
+        files = [
+            write_json(out / "speed.json", self.to_dict()),
+            write_text(out / "speed.md", "\n\n".join(t.markdown() for t in self.tables())),
+        ]
         for grows, lines in self.curves.items() if plots else ():
             sizes = sorted({size for line in lines.values() for size in line})
             series = {way: [line.get(size) for size in sizes] for way, line in lines.items()}

@@ -130,8 +130,7 @@ def resolve(
             recipes[variant.name] = found
         except ConfigError as error:
             problems += [p for p in error.problems if p not in problems]
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_any(problems)
     return recipes
 
 
@@ -167,8 +166,7 @@ def _check_overrides(table: VariantTable, overrides: Sequence[str]) -> None:
                 f"'{key}' cannot be set for all variants of '{table.name}': it is what they differ "
                 "in; choose some of the variants, or write a table of your own"
             )
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_any(problems)
 
 
 def _as_overrides(settings: Mapping[str, Any]) -> list[str]:

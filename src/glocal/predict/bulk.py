@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -23,7 +24,7 @@ from glocal.errors import DataError
 from glocal.predict.language_routing import LanguageRoutes
 from glocal.predict.overlap import Overlap
 from glocal.predict.tag_files import RowSink, TagRow
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.ranking.decision import Decision, choose_tags
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def predict_file(
         chunk_size: Documents held in memory.
         progress: Called with the documents done and None, as the total is not known.
         reading: Arguments of `iter_documents`.
-        options: Arguments of `predict_rows`.
+        options: Arguments of `Tagging`.
 
     Returns:
         One sentence for each row that could not be used.
@@ -90,7 +91,7 @@ def predict_file(
     pending: list[Document | DataError] = []
     problems: list[str] = []
     done = 0
-    tagging = _Tagging(predictor, **options)
+    tagging = Tagging(predictor, **options)
     overlap = Overlap(tagging.prepare, tagging.tag, tagging.writer(write, progress))
 
     def flush() -> None:
@@ -135,13 +136,9 @@ def predict_rows(
     predictor: TopKPredictor | LanguageRoutes,
     documents: Iterable[Document | DataError],
     *,
-    k: int | None = None,
-    threshold: float | None = None,
-    names: bool = True,
-    only: Sequence[str] | None = None,
-    exclude: Sequence[str] | None = None,
     chunk_size: int = CHUNK,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Iterator[TagRow]:
     """Tag a stream of documents, in its order.
 
@@ -150,39 +147,37 @@ def predict_rows(
     Args:
         predictor: A loaded model, or models for several languages.
         documents: Read lazily, `chunk_size` at a time; an error stands for a bad row.
+        chunk_size: Documents held in memory.
+        progress: Called with the documents done and None, as the total is not known.
+        options: Arguments of `Tagging`.
+    """
+    stream, done = iter(documents), 0
+    tagging = Tagging(predictor, **options)
+    while chunk := list(itertools.islice(stream, chunk_size)):
+        yield from tagging.rows(chunk, tagging.tag(chunk, tagging.prepare(chunk)))
+        done += len(chunk)
+        report(progress, done, None)
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """The stages of tagging a chunk, each text by its own model.
+
+    Args:
+        predictor: A loaded model, or models for several languages.
         k: Largest number of labels for each document.
         threshold: Lowest probability of a label.
         names: Add the name of each label to its id.
         only: Label ids to choose from; all by default.
         exclude: Label ids never to predict.
-        chunk_size: Documents held in memory.
-        progress: Called with the documents done and None, as the total is not known.
     """
-    stream, done = iter(documents), 0
-    tagging = _Tagging(predictor, k=k, threshold=threshold, names=names, only=only, exclude=exclude)
-    while chunk := list(itertools.islice(stream, chunk_size)):
-        yield from tagging.rows(chunk, tagging.tag(chunk, tagging.prepare(chunk)))
-        done += len(chunk)
-        if progress:
-            progress(done, None)
 
-
-class _Tagging:
-    """The stages of tagging a chunk, each text by its own model; arguments as `predict_rows`."""
-
-    def __init__(
-        self,
-        predictor: TopKPredictor | LanguageRoutes,
-        *,
-        k: int | None = None,
-        threshold: float | None = None,
-        names: bool = True,
-        only: Sequence[str] | None = None,
-        exclude: Sequence[str] | None = None,
-    ) -> None:
-        self._predictor, self._names = predictor, names
-        self._k, self._threshold = k, threshold
-        self._only, self._exclude = only, exclude
+    predictor: TopKPredictor | LanguageRoutes
+    k: int | None = None
+    threshold: float | None = None
+    names: bool = True
+    only: Sequence[str] | None = None
+    exclude: Sequence[str] | None = None
 
     def prepare(self, chunk: Sequence[Document | DataError]) -> list[Prepared]:
         """Return each model that has texts in a chunk, with their places and the texts it read."""
@@ -192,15 +187,15 @@ class _Tagging:
         good = [place for place, row in enumerate(chunk) if not isinstance(row, DataError)]
         texts = [row.text for row in chunk if not isinstance(row, DataError)]
         models: Iterable[tuple[TopKPredictor, list[int]]]
-        if isinstance(self._predictor, LanguageRoutes):
-            models = self._predictor.divide(texts)
+        if isinstance(self.predictor, LanguageRoutes):
+            models = self.predictor.divide(texts)
         else:
-            models = [(self._predictor, list(range(len(texts))))] if texts else []
+            models = [(self.predictor, list(range(len(texts))))] if texts else []
         found = []
         for model, positions in models:
             own: Sequence[str] = [texts[position] for position in positions]
             if isinstance(model, Predictor):
-                own = prepare_texts(model, own, only=self._only, exclude=self._exclude)
+                own = prepare_texts(model, own, only=self.only, exclude=self.exclude)
             found.append((model, [good[position] for position in positions], own))
         return found
 
@@ -210,11 +205,11 @@ class _Tagging:
             (
                 places,
                 choose_tags(
-                    functools.partial(model.predict, own, only=self._only, exclude=self._exclude),
+                    functools.partial(model.predict, own, only=self.only, exclude=self.exclude),
                     len(model.labels),
                     model.decision,
-                    k=self._k,
-                    threshold=self._threshold,
+                    k=self.k,
+                    threshold=self.threshold,
                 ),
             )
             for model, places, own in prepared
@@ -225,7 +220,7 @@ class _Tagging:
         rows: dict[int, TagRow] = {}
         for places, found in tagged:
             ids = [chunk[place].id for place in places]  # type: ignore[union-attr]
-            rows.update(zip(places, prediction_rows(ids, found, names=self._names), strict=True))
+            rows.update(zip(places, prediction_rows(ids, found, names=self.names), strict=True))
         for place, document in enumerate(chunk):
             yield _error_row(document) if isinstance(document, DataError) else rows[place]
 
@@ -239,8 +234,7 @@ class _Tagging:
             nonlocal written
             write(self.rows(chunk, tagged))
             written += sum(not isinstance(document, DataError) for document in chunk)
-            if progress:
-                progress(written, None)
+            report(progress, written, None)
 
         return write_chunk
 

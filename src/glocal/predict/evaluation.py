@@ -34,29 +34,10 @@ from glocal.metrics.reliability import (
     score_ranges,
 )
 from glocal.metrics.threshold import micro_scores
-from glocal.predict.metric_scores import (
-    Propensity,
-    Scorer,
-    check_metric_name,
-    compare,
-    metric_value,
-)
+from glocal.predict.metric_scores import Propensity, Scorer
 from glocal.ranking.decision import Decision
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.bands import Bands
-
-__all__ = [
-    "COMBINED",
-    "MEAN",
-    "BandScores",
-    "EvaluationReport",
-    "PartReport",
-    "Propensity",
-    "check_metric_name",
-    "compare",
-    "evaluate_predictions",
-    "metric_value",
-]
 
 OVERALL, UNSEEN = "overall", "unseen"  # bands that every report has
 COMBINED, MEAN = "combined", "mean"  # the model and the experts' mean, in tables and stored reports

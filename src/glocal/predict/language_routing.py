@@ -89,8 +89,7 @@ def parse_routes(given: Iterable[str]) -> dict[str, Path]:
         problems.append(
             f"there are {len(routes)} languages; at most {MOST_LANGUAGES} can be told apart"
         )
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_any(problems)
     return routes
 
 

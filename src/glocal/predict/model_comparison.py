@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from glocal.predict.evaluation import compare
+from glocal.predict.metric_scores import compare
 from glocal.predict.predictor import Predictor
 from glocal.progress import Progress
 from glocal.ranking.predictions import Predictions

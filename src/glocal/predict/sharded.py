@@ -28,7 +28,7 @@ from glocal.predict.shards import (
     manifest_of,
 )
 from glocal.predict.tag_files import open_line_writer
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.storage.integrity import check_model
 from glocal.storage.model_directory import read_settings
 
@@ -86,8 +86,7 @@ def predict_sharded(
         done = 0
         for n_rows in work.through(engine, job):
             done += n_rows
-            if progress:
-                progress(done, None)
+            report(progress, done, None)
         if work.problems and work.n_good == 0:
             raise DataError(
                 f"none of the {len(work.problems)} rows can be used; the first problem: "

@@ -44,7 +44,7 @@ class ShardJob:
         batch_size: Texts computed at a time.
         device: The device of each worker.
         precision: `fp32`, or `bf16` for speed on a GPU.
-        options: Arguments of `predict_rows`: k, threshold, names, only, exclude.
+        options: Arguments of `Tagging`: k, threshold, names, only, exclude.
     """
 
     model: str

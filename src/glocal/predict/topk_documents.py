@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from glocal.data.batches import Collator, prediction_batches
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.ranking.document_ranker import DocumentRanker, RankRequest
 from glocal.ranking.predictions import Predictions
 
@@ -56,8 +56,7 @@ def score_documents(
                 pages.append(system.rank_documents(documents, chosen, request))
             order.append(places)
             done += len(places)
-            if progress is not None:
-                progress(done, len(wanted))
+            report(progress, done, len(wanted))
     return Predictions.concat(pages).take(np.argsort(np.concatenate(order)))
 
 

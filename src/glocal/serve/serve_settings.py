@@ -138,8 +138,7 @@ def parse_limits(given: Sequence[str]) -> Limits:
         else:
             kind = "whole number" if known[name] is int else "number"
             problems.append(f"the limit {name} must be a {kind} above 0, not '{text}'")
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_any(problems)
     return Limits(**changes)
 
 

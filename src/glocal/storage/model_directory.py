@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from glocal._version import __version__
 from glocal.config import recipe_to_mapping, to_toml
 from glocal.config.resolve import ResolvedRecipe, resolved_from_mapping
-from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
+from glocal.data.atomic import replace_dir, temporary_dir, write_text
 from glocal.errors import (
     ConfigError,
     MissingExtraError,
@@ -133,8 +133,7 @@ def rewrite_model(
         if change is None:
             return
         line = json.dumps({"time": _now(), "version": __version__, **change}, ensure_ascii=False)
-        with atomic_write(folder / HISTORY) as file:
-            file.write(("".join([*_history_lines(Path(path)), f"{line}\n"])).encode())
+        write_text(folder / HISTORY, "".join([*_history_lines(Path(path)), f"{line}\n"]))
 
 
 def store_decision(path: str | Path, decision: Decision) -> None:
@@ -146,8 +145,9 @@ def store_decision(path: str | Path, decision: Decision) -> None:
     """
     settings = read_settings(Path(path))
     settings.pop("decision", None)
-    with edit_model(path) as folder, atomic_write(folder / "glocal.toml") as file:
-        file.write(to_toml({**settings, "decision": decision.to_mapping()}).encode())
+    with edit_model(path) as folder:
+        stored = {**settings, "decision": decision.to_mapping()}
+        write_text(folder / "glocal.toml", to_toml(stored))
 
 
 def read_history(path: str | Path) -> list[dict[str, Any]]:

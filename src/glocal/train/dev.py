@@ -12,7 +12,8 @@ import numpy as np
 from glocal.arrays import Ints
 from glocal.config import Recipe
 from glocal.data.batches import Collator
-from glocal.predict.evaluation import evaluate_predictions, metric_value
+from glocal.predict.evaluation import evaluate_predictions
+from glocal.predict.metric_scores import metric_value
 from glocal.predict.topk_documents import score_documents
 from glocal.ranking.calibration import Calibration, CalibrationPairs, calibrate
 from glocal.ranking.combination import Combination, fit_weights

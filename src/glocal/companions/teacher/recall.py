@@ -17,7 +17,7 @@ from glocal.companions.teacher.teacher_model import Teacher
 from glocal.companions.teacher.votes import Scopes
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -84,8 +84,7 @@ def scope_recall(
             scopes = teacher.scopes_from(rows[:, :k], similarities[:, :k])
             sums[k] += (scopes.labels >= 0).sum(), (scopes.labels[:, -1] >= 0).sum()
             hits[k] += _hits(gold[start : start + len(texts)], scopes, band_of, n_bands=len(bands))
-        if progress is not None:
-            progress(start + len(texts), len(corpus))
+        report(progress, start + len(texts), len(corpus))
     totals = np.bincount(band_of[gold.indices] + 1, minlength=len(bands) + 1)
     return [
         ScopeRecall(

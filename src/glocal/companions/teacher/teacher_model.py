@@ -42,7 +42,7 @@ from glocal.config.checking import stored_section
 from glocal.data.cache import Arrays, cached_arrays
 from glocal.encoders.static import StaticVectors
 from glocal.errors import DataError, ModelError
-from glocal.progress import Progress, StagedProgress
+from glocal.progress import Progress, StagedProgress, report
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
@@ -186,8 +186,7 @@ class Teacher(Companion):
                 done = start + len(found)
                 arrays["labels"][start:done] = found.labels
                 arrays["weights"][start:done] = found.weights
-                if progress is not None:
-                    progress(done, total)
+                report(progress, done, total)
 
         shape = (total, self.config.size)
         spec = {"labels": (np.int32, shape), "weights": (np.float32, shape)}

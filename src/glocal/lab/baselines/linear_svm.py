@@ -21,6 +21,7 @@ from glocal.arrays import Floats32
 from glocal.data.atomic import atomic_write
 from glocal.lab.baselines.baseline import LinearBaseline, Say
 from glocal.metrics.topk_order import sort_topk
+from glocal.progress import report
 from glocal.ranking.predictions import Predictions
 
 LABELS_PER_MESSAGE = 64
@@ -46,8 +47,7 @@ class LinearSVM(LinearBaseline):
         self._save(folder / "model.safetensors")
 
     def _report(self, done: int, say: Say) -> None:
-        if self.progress is not None:
-            self.progress(done, self.n_labels)
+        report(self.progress, done, self.n_labels)
         if not done % LABELS_PER_MESSAGE or done == self.n_labels:
             share = 100 * done / self.n_labels
             say(f"{share:.1f} % ({done:,} of {self.n_labels:,} labels)")

@@ -275,5 +275,4 @@ def _check_recipes(jobs: Sequence[Job]) -> None:
                 check(recipe, read_encoder_facts, has_label_table=has_table)
             except ConfigError as error:
                 problems += [f"variant '{job.method.name}': {text}" for text in error.problems]
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_any(problems)
