@@ -24,6 +24,11 @@ _WHOLE = BeforeValidator(_whole)  # comes after the bounds, or the schema would 
 _TEXT = "Burn on the back of the right hand from boiling water"
 
 
+def _example(**fields: Any) -> ConfigDict:
+    """Return the settings of a model that show an example; others are those of its base class."""
+    return ConfigDict(json_schema_extra={"examples": [fields]})
+
+
 class _Request(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -31,9 +36,7 @@ class _Request(BaseModel):
 class PredictRequest(_Request):
     """Texts to tag."""
 
-    model_config = ConfigDict(
-        strict=True, extra="forbid", json_schema_extra={"examples": [{"texts": [_TEXT], "k": 3}]}
-    )
+    model_config = _example(texts=[_TEXT], k=3)
     model: str | None = Field(
         None,
         description="Id of the model; by default that of the text's language, else the first one.",
@@ -68,22 +71,14 @@ class TaggedText(BaseModel):
 class PredictResponse(BaseModel):
     """The tags of each text."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "model": "demo-model",
-                    "results": [
-                        {
-                            "tags": [
-                                {"id": "T23", "name": "Burn of wrist and hand", "score": 0.93}
-                            ],
-                            "model": "demo-model",
-                        }
-                    ],
-                }
-            ]
-        }
+    model_config = _example(
+        model="demo-model",
+        results=[
+            {
+                "tags": [{"id": "T23", "name": "Burn of wrist and hand", "score": 0.93}],
+                "model": "demo-model",
+            }
+        ],
     )
     model: str = Field(description="Id of the model asked for, or of the default one.")
     results: list[TaggedText]
@@ -92,9 +87,7 @@ class PredictResponse(BaseModel):
 class ExplainRequest(_Request):
     """A text whose tags are to be explained."""
 
-    model_config = ConfigDict(
-        strict=True, extra="forbid", json_schema_extra={"examples": [{"text": _TEXT, "k": 3}]}
-    )
+    model_config = _example(text=_TEXT, k=3)
     model: str | None = Field(None, description="Id of the model; the first one by default.")
     text: str = Field(description="The text.")
     k: Annotated[int, Field(ge=1, le=100), _WHOLE] | None = Field(
@@ -216,13 +209,7 @@ class LabelPage(BaseModel):
 class FeedbackRequest(_Request):
     """A text with its right labels."""
 
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"text": _TEXT, "labels": ["T23"], "suggested": ["T23", "T24"]}]
-        },
-    )
+    model_config = _example(text=_TEXT, labels=["T23"], suggested=["T23", "T24"])
     model: str | None = Field(None, description="Id of the model; the first one by default.")
     text: str = Field(pattern=r"\S", description="The text.")
     labels: list[LabelId] = Field(max_length=1_000, description="Ids of the right labels.")
