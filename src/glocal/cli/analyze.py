@@ -79,7 +79,7 @@ def bands(
     *,
     out: Annotated[Path | None, option("Folder for tables and plots.", "--out", "-o")] = None,
     band_ranges: options.BandRanges = None,
-    k: Annotated[int, option("Cut-off of the scores.", "--k", "-k", min=1)] = 5,
+    k: Annotated[int, option("Cut-off of the scores.", "--k", "-k", metavar="N", min=1)] = 5,
     experts: Annotated[bool, option("Also show each expert of each model.", "--experts")] = False,
     plots: Plots = True,
     batch_size: options.BatchSize = 64,

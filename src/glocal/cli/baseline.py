@@ -38,7 +38,7 @@ def baseline(
         str | None, option("Further texts to predict, such as to choose weights on.")
     ] = None,
     matched: Annotated[
-        bool, option("Use the matched setting, not the default.", "--matched")
+        bool, option("Use the setting that all linear baselines share.", "--matched")
     ] = False,
     out: Annotated[
         Path | None, option("Folder to keep predictions and results in.", "--out", "-o")
@@ -52,9 +52,8 @@ def baseline(
 ) -> None:
     """Train and measure a baseline, such as parabel or svm.
 
-    There are parabel, bonsai, plt, ovr, svm and fasttext.
-
-    Without a NAME the baselines are listed with their libraries.
+    There are parabel, bonsai, plt, ovr, svm and fasttext; without a NAME they are listed with their
+    libraries.
     """
     if name is None:
         _list()

@@ -60,11 +60,10 @@ def benchmark(
 ) -> None:
     """Measure recipes and baselines on one data set.
 
-    They run one at a time, and a page of results is written.
-
-    Shows quality, training time, memory, model size and speed of each in results.md, results.html
-    and results.json at --out. When the command is repeated, finished rows are kept and stopped ones
-    continue. Every baseline is measured with its default and its matched setting.
+    They run one at a time. Quality, training time, memory, model size and speed of each are written
+    to results.md, results.html and results.json at --out. When the command is repeated, finished
+    rows are kept and stopped ones continue. Every baseline is measured with its default setting and
+    with the matched one, which is the same for all linear ones.
 
     With --speed, times and memory of steps, predictions and start-up are compared with a dense
     implementation and with Hugging Face's Trainer in one run, and their growth is drawn.

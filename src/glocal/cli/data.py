@@ -71,7 +71,7 @@ def split(
     fractions: Annotated[
         str, option("Shares of train, dev and test, or of train and test.")
     ] = "0.8,0.1,0.1",
-    seed: Annotated[int, option("Random seed.")] = 0,
+    seed: Annotated[int, option("Random seed.", min=0)] = 0,
     output_format: Annotated[
         str, option("Format of the parts: jsonl, jsonl.gz or parquet.", "--to")
     ] = "jsonl",

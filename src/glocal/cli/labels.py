@@ -117,7 +117,7 @@ def add(
 @app.command()
 def remove(
     model: options.Model,
-    labels: Annotated[list[str] | None, argument("Ids.", metavar="LABEL")] = None,
+    labels: Annotated[list[str] | None, argument("Ids of the labels.", metavar="LABEL")] = None,
     *,
     listed: Annotated[
         str | None, option("Ids from a file, one per line.", "--from", metavar="FILE")

@@ -107,8 +107,9 @@ def predict(
 ) -> None:
     """Tag texts, in their order and with the best label first.
 
-    Each text gets the labels that reach the threshold tuned in training, and at least one. -k N
-    gives the N best instead, --threshold every label that reaches it, both at most N of these.
+    Each text gets the labels that reach the threshold tuned in training, and at least one. With -k
+    N it gets its N best labels instead, with --threshold every label that reaches it, with both at
+    most N of those.
 
     With --route, texts are tagged by the model of their language, and by MODEL where it is none of
     these: `glocal predict model-en texts.jsonl --route en=model-en --route de=model-de`.

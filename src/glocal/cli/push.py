@@ -25,9 +25,8 @@ def push(
 ) -> None:
     """Share a model with its card, in a folder or on a hub.
 
-    The hub is the Hugging Face hub; give a name such as owner/name to push there.
-
-    `Tagger.from_pretrained` and `glocal predict` use it from there.
+    It is copied to a folder, or pushed to the Hugging Face hub under a name such as owner/name.
+    `Tagger.from_pretrained` and `glocal predict` read it from either place.
     """
     from glocal.storage.hub import push_model
 

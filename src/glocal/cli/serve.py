@@ -38,7 +38,7 @@ def serve(
     similar_texts: Annotated[
         Path | None,
         option(
-            "Training texts of which explanations show the most similar; none by default.",
+            "Training texts; explanations show the most similar of them.",
             metavar="FILE",
         ),
     ] = None,

@@ -50,7 +50,11 @@ def teacher(
     everything: Annotated[bool, option("Show every neighbour, vote and parent.", "--all")] = False,
     reading: options.Reading,
 ) -> None:
-    """Show similar training texts and the labels they suggest."""
+    """Show similar training texts and the labels they suggest.
+
+    The teacher comes from a model, or is built from training texts, which takes no training. With
+    --recall the share of other texts' labels that it suggests is measured.
+    """
     content, cut_offs = _content(text, recall), options.parse_ks(ks)
     if (Path(source) / "glocal.toml").is_file():
         _check_no_settings(override, labels)

@@ -30,7 +30,7 @@ def threshold(
     ] = None,
     f1: Annotated[bool, option("Highest micro-F1; the default.", "--f1")] = False,
     labels_per_text: Annotated[
-        float | None, option("Mean number of tags of a text, such as 5.")
+        float | None, option("Mean number of tags of a text, such as 5.", metavar="N")
     ] = None,
     per_label: Annotated[
         bool,
