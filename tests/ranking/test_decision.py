@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from glocal.ranking.decision import Decision
+from glocal.ranking.decision import Decision, choose_tags
 from glocal.ranking.decision_fit import fit_decision
 from glocal.ranking.predictions import Predictions
 
@@ -93,3 +93,42 @@ def test_by_default_half_and_at_least_one_tag():
     assert "micro_f1" not in Decision().to_mapping()
     empty = Predictions(np.array([[-1, -1]]), np.full((1, 2), -np.inf, dtype=np.float32))
     assert Decision(0.0, at_least=2)(empty).indices.tolist() == [[-1, -1]]
+
+
+def asked(n_labels, decision, scores, **limits):
+    """The tags of one text, and how many labels were asked for on the way."""
+    order, widths = np.argsort(-scores, kind="stable"), []
+
+    def best(*, k):
+        widths.append(k)
+        return Predictions(order[None, :k], scores[order][None, :k].astype(np.float32))
+
+    return choose_tags(best, n_labels, decision, **limits), widths
+
+
+def test_labels_are_asked_for_until_one_is_below_the_threshold():
+    scores = np.linspace(1.0, 0.0, 1000)
+    for last, expected in ((0.99, [64]), (0.9, [64, 512]), (0.4, [64, 512, 1000])):
+        found, widths = asked(1000, Decision(last), scores)
+        assert widths == expected
+        assert (found.indices >= 0).sum() == (scores.astype(np.float32) >= last).sum()
+    found, widths = asked(1000, Decision(0.0), scores)
+    assert widths == [64, 512, 1000]
+    assert (found.indices >= 0).sum() == 1000
+    assert asked(5, Decision(0.0), scores[:5])[1] == [5]
+    # Of 64 labels the last one is exactly at the threshold: there may be more.
+    assert asked(1000, Decision(float(np.float32(scores[63]))), scores)[1] == [64, 512]
+
+
+def test_a_number_of_labels_or_a_threshold_replaces_the_decision():
+    scores = np.array([0.9, 0.6, 0.5, 0.2])
+    found, widths = asked(4, Decision(0.7), scores, k=3)
+    assert (found.indices[0].tolist(), widths) == ([0, 1, 2], [3])
+    found, _ = asked(4, Decision(0.7), scores, k=3, threshold=0.6)
+    assert found.indices[found.indices >= 0].tolist() == [0, 1]
+    found, _ = asked(4, Decision(0.7), scores, threshold=0.5)
+    assert found.indices[found.indices >= 0].tolist() == [0, 1, 2]
+    found, _ = asked(4, Decision(0.7), scores, threshold=0.95)
+    assert not (found.indices >= 0).any()  # its "at least one tag" does not count then
+    found, _ = asked(4, Decision(0.95), scores)
+    assert found.indices[found.indices >= 0].tolist() == [0]
