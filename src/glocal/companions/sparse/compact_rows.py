@@ -8,7 +8,7 @@ float32 to the last bit: `rounded` is all that changes a trained model, and it c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from glocal.companions.sparse.sparse_rows import Entries, StoredRows
 
 LABELS_OF_HALF = 1 << 16  # labels that fit into half of an entry
 _LARGEST = 32_767
+_PART = 1 << 20  # weights that are rounded together
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +86,18 @@ class CompactRows(StoredRows):
 
 
 def rounded(matrix: Any) -> Any:
-    """Return a float32 CSR matrix with weights of 16 bits; doing so again changes nothing."""
-    scales = _scales(matrix)[matrix.indices]
-    found = matrix.copy()
-    found.data = np.rint(matrix.data / scales) * scales
-    return found
+    """Return a float32 CSR matrix with weights of 16 bits; doing so again changes nothing.
+
+    Labels and bounds are not copied.
+    """
+    from scipy.sparse import csr_matrix
+
+    scales, data = _scales(matrix), np.empty_like(matrix.data)
+    for part in _parts(matrix):
+        own = scales[matrix.indices[part]]
+        np.rint(matrix.data[part] / own, out=data[part])
+        data[part] *= own
+    return csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape, copy=False)
 
 
 def _split(entries: NDArray[np.int32], numbers: NDArray[np.int16] | None) -> Entries:
@@ -100,8 +108,15 @@ def _split(entries: NDArray[np.int32], numbers: NDArray[np.int16] | None) -> Ent
 
 def _scales(matrix: Any) -> NDArray[np.float32]:
     """Return the smallest power of two for each label with which its weights fit into 16 bits."""
-    largest = np.zeros(matrix.shape[1])
-    np.maximum.at(largest, matrix.indices, np.abs(matrix.data))
-    part, power = np.frexp(largest / _LARGEST)
-    power -= part == 0.5  # a power of two itself
+    largest = np.zeros(matrix.shape[1], np.float32)
+    for part in _parts(matrix):
+        np.maximum.at(largest, matrix.indices[part], np.abs(matrix.data[part]))
+    share, power = np.frexp(largest.astype(np.float64) / _LARGEST)
+    power -= share == 0.5  # a power of two itself
     return np.ldexp(np.float32(1), np.where(largest > 0, power, 0)).astype(np.float32)
+
+
+def _parts(matrix: Any) -> Iterator[slice]:
+    """Yield slices of the weights, so that copies of a part are all that is held."""
+    size = len(matrix.data)
+    return (slice(start, min(start + _PART, size)) for start in range(0, size, _PART))
