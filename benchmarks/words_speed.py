@@ -73,12 +73,18 @@ def in_own_process(args, source, model, threads, out):
 
 def readable_copy(model, folder):
     """Copy a model without groups of labels so that the first version can read it."""
+    from glocal.companions.sparse.sparse_files import read_model
+    from glocal.companions.sparse.sparse_rows import as_csr
+
     copy = shutil.copytree(model, folder / "model")
     about = json.loads((copy / "sparse.json").read_text())
     if about.get("n_groups"):
         sys.exit(f"{model} has groups of labels, which the other version cannot read")
     for later in ("negatives", "stems", "memory"):
         about["config"].pop(later, None)
+    weights = as_csr(read_model(model)[1].weights)
+    np.save(copy / "weights-data.npy", weights.data)
+    np.save(copy / "weights-indices.npy", weights.indices.astype(np.int32))
     (copy / "sparse.json").write_text(json.dumps(about | {"format": 1}))
     return copy
 
@@ -100,12 +106,12 @@ def main():
     versions = {"before": args.before, "now": Path(__file__).resolve().parents[1] / "src"}
     best = {}
     with tempfile.TemporaryDirectory() as folder:
-        model = readable_copy(args.model, Path(folder))
+        models = {"before": readable_copy(args.model, Path(folder)), "now": args.model}
         for _ in range(ROUNDS):
             for threads in (1, 2):
                 for version, source in versions.items():
                     out = Path(folder) / f"{version}.npz"
-                    found = in_own_process(args, source, model, threads, out)
+                    found = in_own_process(args, source, models[version], threads, out)
                     kept = best.setdefault((version, threads), found)
                     for kind in ("bulk", "cpu", "single"):
                         kept[kind] = min(kept[kind], found[kind])
