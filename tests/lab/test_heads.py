@@ -3,10 +3,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from glocal.cli.analyze_heads import heads
-from glocal.cli.group import app
 from glocal.errors import ConfigError
 from glocal.heads.frequency_clusters import label_clusters
 from glocal.lab import head_bench
@@ -19,6 +17,7 @@ from glocal.lab.heads import (
 )
 from glocal.lab.machine import PeakMemory
 from glocal.lab.variant_tables import load_table, resolve
+from tests.cli.conftest import invoke
 
 
 def test_formulas_in_closed_form():
@@ -92,9 +91,7 @@ def test_too_few_labels_are_refused_before_anything_is_measured():
 
 def test_the_command_prints_json_and_writes_tables(tmp_path):
     options = ["--labels", "50,90", "--width", "16", "--repeats", "1", "--no-plots"]
-    result = CliRunner().invoke(
-        app, ["--json", "analyze", "heads", *options, "--out", str(tmp_path)]
-    )
+    result = invoke("analyze", "heads", *options, "--out", tmp_path, "--json")
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["rows"]
     assert [row["labels"] for row in rows] == [50] * 4 + [90] * 4
