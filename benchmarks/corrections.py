@@ -9,7 +9,8 @@ first half and the same texts. Reports P@5 on the test texts of each half, and t
 learning further also part by part. With `--json FILE` the figures are kept. With `--final FILE` the
 texts of another file are scored as well, but only if the figures of `--test` meet the targets: 70%
 of the gain of training again, in a tenth of its time, and at most 0.2 points lost on the first
-half. So settings can be tried on dev, and test is looked at once.
+half. So settings can be tried on dev, and test is looked at once. With `--models DIR` the models
+stay there, and those that are there already are not trained again.
 """
 
 from __future__ import annotations
@@ -110,17 +111,20 @@ class Comparison:
             self.options.json.write_text(json.dumps(self.figures, indent=1), encoding="utf-8")
 
     def _train(self, name: str, rows: np.ndarray) -> None:
-        corpus = self.train.take(rows)
-        took = seconds_of(
-            lambda: fit(
-                self.recipe,
-                corpus,
-                out=self.paths[name],
-                label_table=self.table,
-                device=self.options.device,
+        corpus, path = self.train.take(rows), self.paths[name]
+        kept = path.with_name(f"{path.name}.json")
+        if not kept.exists():
+            took = seconds_of(
+                lambda: fit(
+                    self.recipe,
+                    corpus,
+                    out=path,
+                    label_table=self.table,
+                    device=self.options.device,
+                )
             )
-        )
-        self._report(name, took)
+            kept.write_text(json.dumps(took), encoding="utf-8")
+        self._report(name, tuple(json.loads(kept.read_text("utf-8"))))
 
     def _continue(self) -> None:
         continue_training(
@@ -129,6 +133,7 @@ class Comparison:
             out=self.paths["further"],
             train=None if self.recipe.reads_words_alone else self.train.take(self.old),
             label_table=self.table,
+            overwrite=True,
             device=self.options.device,
         )
 
@@ -160,11 +165,14 @@ def main() -> None:
     parser.add_argument("--tested", type=int, help="only so many test texts")
     parser.add_argument("--corrections", type=int, default=500)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--models", type=Path, help="folder that keeps the models")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["GLOCAL_CACHE"] = f"{folder}/cache"
-        Comparison(options, Path(folder)).run()
+        kept = options.models or Path(folder)
+        kept.mkdir(parents=True, exist_ok=True)
+        Comparison(options, kept).run()
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from glocal.data.corpus import Corpus
-from glocal.errors import DataError, Interrupted, ModelError, Remedy
+from glocal.errors import DataError, ModelError
 from glocal.predict.predictor import Predictor
 from glocal.storage.integrity import model_integrity
 from glocal.storage.model_directory import load_model, read_history, read_labels
@@ -171,19 +172,16 @@ def test_network_needs_training_texts(tmp_path, monkeypatch):
         continue_training(path, CORRECTIONS)
 
 
-def test_stopped_training_says_that_nothing_changed(tmp_path, monkeypatch):
+def test_only_label_rows_of_a_network_learn(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
     path = train_tiny(RECIPES["mixture"], tmp_path / "model", corpus=TRAIN, dev=DEV).path
-    before = files(path)
-
-    def stopped(run):
-        raise Interrupted("stopped at step 1", remedies=[Remedy("resume", "continue")])
-
-    monkeypatch.setattr("glocal.update.further_steps.train_system", stopped)
-    with pytest.raises(Interrupted, match="the model is as it was") as found:
-        continue_training(path, CORRECTIONS, train=TRAIN)
-    assert "resume" not in str(found.value)
-    assert files(path) == before
+    before = load_model(path).system.state_dict()
+    result = continue_training(path, CORRECTIONS, train=TRAIN, out=tmp_path / "new")
+    after = load_model(result.path).system.state_dict()
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    rows = {name for name in set(before) - same if len(after[name]) == len(before[name]) + 1}
+    assert any(name.startswith("encoder.") for name in same)
+    assert set(before) - same == rows
 
 
 def test_texts_without_labels_are_refused(words):

@@ -145,6 +145,8 @@ def test_merge(model):
         (lambda m: remove_labels(m, ["catt"]), r"no label 'catt'.*did you mean 'cat'"),
         (lambda m: remove_labels(m, read_labels(m).ids), "all 14 labels would be removed"),
         (lambda m: rename_labels(m, {"cat": "dog"}), "'dog' is already in the model"),
+        (lambda m: rename_labels(m, {"cat": "cat"}), "'cat' is called so already"),
+        (lambda m: rename_labels(m, {}, names={"cat": "cat"}), "'cat' is called so already"),
         (lambda m: merge_labels(m, ["cat"], into="cat"), "cannot be merged into itself"),
         (lambda m: merge_labels(m, ["cat"], into="none"), "no label 'none'"),
         (

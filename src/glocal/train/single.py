@@ -52,7 +52,6 @@ class SingleRun:
         held_out: Whether dev was held out of the training texts: then it chooses no checkpoint.
         fingerprint: Identifies the run: it must be equal for the run to be resumed.
         context: Where the run computes, keeps its state and reports.
-        continues: Whether the system is trained already and continues from its weights.
     """
 
     recipe: ResolvedRecipe
@@ -63,7 +62,6 @@ class SingleRun:
     held_out: bool
     fingerprint: str
     context: RunContext
-    continues: bool = False
 
 
 def set_up(recipe: ResolvedRecipe, inputs: RunInputs, context: RunContext) -> SingleRun:
@@ -245,10 +243,9 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
             folder.clear()
         if context.resume:
             listener.on_message(f"no checkpoint in {folder.path} yet: starting from the beginning")
-        if not run.continues:
-            system.arrange_labels(run.data)
-            with engine.autocast(), engine.whole(system):
-                system.init_label_parameters(loop.every_document())
+        system.arrange_labels(run.data)
+        with engine.autocast(), engine.whole(system):
+            system.init_label_parameters(loop.every_document())
     engine.wait()
     return loop
 

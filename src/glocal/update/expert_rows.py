@@ -1,7 +1,8 @@
 """The label rows of a system's experts after a change of its labels.
 
 Rows of labels that stay are copied; those of merged labels are averaged; those of new labels are
-made from their texts and examples (`new_rows.py`).
+made from their texts and examples, and in a further training old ones learn too
+(`learnt_rows.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from glocal.systems.mixture import ExpertMixture
 from glocal.systems.mixture_ensemble import MixtureEnsemble, mixtures_of
 from glocal.systems.registry import rebuild_system
 from glocal.systems.system import LabelStatistics
-from glocal.update.new_rows import NewRows
+from glocal.update.learnt_rows import LearntRows
 from glocal.vocabulary.label_change import LabelChange
 
 _LEAVES = "tree.leaves"  # the stored clusters of labels
@@ -64,8 +65,8 @@ def changed_system(
         system = rebuild_system(model.recipe, statistics, config, model.tokenizer)
         system.load_state_dict(_rows_kept(mixture, system.state_dict(), change))
         assert isinstance(system, ExpertMixture)
-        if change.n_new:
-            NewRows(mixture, model.tokenizer, change, device, progress).fill(system)
+        if change.n_new or change.continues:
+            LearntRows(mixture, model.tokenizer, change, device, progress).fill(system)
         _keep_clusters(mixture, system, change)
         changed.append(system.eval())
     whole: Ranker = changed[0] if len(changed) == 1 else MixtureEnsemble(changed)

@@ -20,10 +20,12 @@ import numpy as np
 
 from glocal.companions.companion_list import Companions
 from glocal.data.corpus import Corpus
+from glocal.errors import ModelError
 from glocal.predict.predictor import Predictor
 from glocal.ranking.document_ranker import DocumentRanker
 from glocal.ranking.words_ranker import WordsRanker
 from glocal.storage.model_directory import StoredModel, load_model, rewrite_model
+from glocal.train.context import throttled_progress
 from glocal.train.dev import DevEvaluator
 from glocal.train.listener import TrainListener
 from glocal.train.local_engine import engine_for
@@ -154,14 +156,21 @@ def _continued(
 ) -> StoredModel:
     """Return the model after its companions and its network have learnt the texts."""
     system: DocumentRanker
+    words_alone = model.recipe.reads_words_alone
+    if not words_alone and (change.train is None or not len(change.train)):
+        raise ModelError(
+            "a model with an encoder keeps no training texts, and without them it would forget "
+            "what it knows; give the texts it was trained on as well, or some of them"
+        )
     with changed_companions(model, change) as companions:
-        if model.recipe.reads_words_alone:
+        if words_alone:
             system = WordsRanker(change.after.counts)
             system.combination = model.system.combination
         else:
-            from glocal.update.further_steps import trained_further
+            from glocal.update.expert_rows import changed_system
 
-            system = trained_further(folder, model, change, device=device, listener=listener)
+            progress = throttled_progress(listener)("texts read")
+            system = changed_system(folder, model, change, device=device, progress=progress)
     return replace(model, system=system, labels=change.after, companions=companions())
 
 

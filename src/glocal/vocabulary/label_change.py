@@ -189,9 +189,18 @@ def renamed(labels: LabelSpace, ids: Mapping[str, str], names: Mapping[str, str]
         names: New names by old id.
 
     Raises:
-        DataError: A label is not in the model, or a new id is already another label's.
+        DataError: A label is not in the model, a new id is already another label's, or every label
+            has its new id and name already.
     """
     _known(labels, [*ids, *names])
+    same = [old for old, new in ids.items() if old == new]
+    if len(same) == len(ids) and all(
+        labels.names[labels.index[id_]] == name for id_, name in names.items()
+    ):
+        raise DataError(
+            f"{_listed(list(dict.fromkeys([*same, *names])))} called so already; give another id "
+            "or name"
+        )
     new_ids = [ids.get(id_, id_) for id_ in labels.ids]
     taken = [id_ for id_ in dict.fromkeys(ids.values()) if new_ids.count(id_) > 1]
     if taken:
