@@ -177,6 +177,29 @@ def test_labels_that_all_lack_training_texts_have_no_rarest_to_follow():
     torch.testing.assert_close(tie.biases(bias), torch.full((L,), bias.mean().item()))
 
 
+@pytest.mark.parametrize("build", [document_expert, attention_expert])
+def test_levelled_labels_have_the_mean_score_of_the_rarest(build):
+    expert = build(text()).eval()
+    with torch.no_grad():
+        before = expert.logits(expert.prepare(features()), slice(0, L)).mean(0)
+        expert.tie.level(before)
+        after = expert.logits(expert.prepare(features()), slice(0, L)).mean(0)
+        expert.tie.level(after)
+        again = expert.logits(expert.prepare(features()), slice(0, L)).mean(0)
+    rare = before[[2, 5]].mean().expand(L)
+    torch.testing.assert_close(after, torch.where(COUNTS > 0, before, rare))
+    torch.testing.assert_close(again, after)
+
+
+def test_states_of_earlier_versions_are_read():
+    tie = document_expert(text()).tie
+    state = {name: value + 1 for name, value in tie.state_dict().items() if name != "offset"}
+    tie.load_state_dict(state)
+    assert torch.equal(tie.rows, state["rows"])
+    assert not tie.offset.any()
+    assert "offset" not in state
+
+
 def test_a_projection_to_another_width_starts_small_and_random():
     torch.manual_seed(0)
     weight = torch.nn.Parameter(torch.zeros(L, 400))
@@ -215,7 +238,7 @@ def test_tied_label_vectors_start_at_their_texts_alone():
 
 def test_the_text_is_stored_and_what_counts_give_is_not():
     tie = document_expert(text()).tie
-    assert set(tie.state_dict()) == {"project", "rows"}
+    assert set(tie.state_dict()) == {"project", "rows", "offset"}
     assert tie.rarest.tolist() == [False, False, True, False, False, True]
     assert tie.dropout == 0.0
 

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError
+from glocal.log_odds import log_odds
 from glocal.predict.predictor import Predictor
+from glocal.storage.integrity import update_checksums
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.run import fit
 from glocal.vocabulary.label_table import LabelTable
@@ -163,6 +166,24 @@ def test_a_saved_model_scores_as_the_one_trained(tmp_path):
     np.testing.assert_array_equal(ours.scores, theirs.scores)
     rows = predictor.system.experts[0].tie.rows
     torch.testing.assert_close(rows.norm(dim=1), torch.ones(40))
+
+
+def test_labels_never_seen_score_as_the_rarest_do_on_average(tmp_path):
+    predictor = train(tmp_path / "model", "labels.text=tied", 'experts=["D-last","A-1"]')
+    texts = corpus(0, 30, 200)  # those of the training
+    found = predictor.predict(texts, k=40, per_expert=True, calibrated=False)
+    counts = predictor.labels.counts
+    for expert in found.experts.values():
+        odds = np.zeros((len(texts), 40))
+        np.put_along_axis(odds, expert.indices, log_odds(expert.scores, (1e-7, 1 - 1e-7)), 1)
+        mean, rarest = odds.mean(axis=0), counts == counts[counts > 0].min()
+        np.testing.assert_allclose(mean[counts == 0], mean[rarest].mean(), atol=1e-3)
+    path = tmp_path / "model" / "model.safetensors"
+    stored = {n: v for n, v in load_file(path).items() if not n.endswith(".tie.offset")}
+    save_file(stored, path)
+    update_checksums(tmp_path / "model")
+    older = Predictor.load(tmp_path / "model", device="cpu")  # as earlier versions wrote it
+    assert not older.system.experts[0].tie.offset.any()
 
 
 def test_a_run_without_names_says_so(tmp_path):

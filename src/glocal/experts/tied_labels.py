@@ -8,7 +8,9 @@
   beyond itself. P n_j therefore learns to work without δ_j. Optionally, δ_j is also dropped at
   random in training ("label dropout").
 - A label without a training text has no δ_j and no loss: as it is never positive, training would
-  only push it down. Its bias is the mean bias of the rarest labels.
+  only push it down. Its bias is the mean bias of the rarest labels, and after training every such
+  label is levelled: its mean score over training texts becomes that of the rarest labels. Texts
+  are like some names more than like others whatever they are about.
 - P is initialised so that a text scores labels by the similarity of its tokens to their names.
 - `start` only initialises label vectors at P n_j; training then moves them freely.
 """
@@ -16,6 +18,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -111,6 +114,7 @@ class TextTie(nn.Module):
     rows: Tensor
     share: Tensor
     rarest: Tensor
+    offset: Tensor
 
     def __init__(
         self,
@@ -126,6 +130,7 @@ class TextTie(nn.Module):
         self.project = nn.Parameter(start)
         self.dropout = dropout
         self.register_buffer("rows", rows)
+        self.register_buffer("offset", rows.new_zeros(len(rows)))
         seen = counts > 0
         fewest = counts[seen].min() if seen.any() else 0
         own = torch.where(seen, counts / (counts + worth), 0.0).float()
@@ -159,10 +164,28 @@ class TextTie(nn.Module):
         return vectors
 
     def biases(self, bias: Tensor) -> Tensor:
-        """Return biases (L,) with the rarest labels' mean for labels that were never trained."""
-        rare = self.labels.sum((bias.detach() * self.rarest).sum())
-        rare = rare / self.labels.sum(self.rarest.sum())
-        return torch.where(self.share > 0, bias, rare)
+        """Return biases (L,); for labels that were never trained, from those of the rarest."""
+        return torch.where(self.share > 0, bias, self._of_rarest(bias.detach()) + self.offset)
+
+    def level(self, means: Tensor) -> None:
+        """Give labels that were never trained the mean score of the rarest labels.
+
+        Args:
+            means: (n,) mean logits of the labels over training texts.
+        """
+        away = self._of_rarest(means) - means
+        self.offset += torch.where(self.share > 0, 0.0, away)
+
+    def _of_rarest(self, values: Tensor) -> Tensor:
+        """Return the mean of the rarest labels' values."""
+        total = self.labels.sum((values * self.rarest).sum())
+        return total / self.labels.sum(self.rarest.sum())
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
+        """Read a state; those written by earlier versions have no offsets."""
+        name = f"{prefix}offset"
+        state_dict[name] = state_dict.get(name, torch.zeros_like(self.offset))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def train(self, mode: bool = True) -> TextTie:
         """Also clear the cache: replayed CUDA graphs change weights without a version change."""
@@ -173,7 +196,7 @@ class TextTie(nn.Module):
 
 def tie_parts(tie: TextTie | None) -> list[LabelPart]:
     """Return the tensors of a tie that have a row for each label."""
-    return [] if tie is None else [LabelPart(tie, ("rows", "share", "rarest"))]
+    return [] if tie is None else [LabelPart(tie, ("rows", "share", "rarest", "offset"))]
 
 
 def tied_tensors(

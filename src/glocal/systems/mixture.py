@@ -27,6 +27,7 @@ from glocal.encoders.encoder import Encoder, Features
 from glocal.experts.expert import Expert, State
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.experts.label_means import LabelMeans
+from glocal.experts.tied_labels import TextTie
 from glocal.losses.bce import bce_candidates, bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.diversity import diversity
@@ -151,6 +152,27 @@ class ExpertMixture(SlicedMixture):
                     mean.add(tokens, batch.attention_mask if mask is None else mask, gold)
         for expert, mean in zip(experts, means, strict=True):
             expert.start_queries(mean.finish())
+        self.train(was_training)
+
+    @torch.no_grad()
+    def level_untaught(self, batches: Iterable[Batch]) -> None:
+        """Level the scores of labels without training texts, over some training documents."""
+        experts: dict[Expert, Any] = {
+            e: e.tie for e in self.trained_experts() if isinstance(getattr(e, "tie", None), TextTie)
+        }
+        if self.untaught is None or not experts:
+            return
+        totals = {e: torch.zeros(self.n_here, device=self.counts.device) for e in experts}
+        documents, was_training = 0, self.training
+        self.eval()
+        for batch in batches:
+            states, documents = self.prepare(batch), documents + len(batch)
+            for chunk in self.chunks(len(batch), self.counts.device):
+                for expert in experts:
+                    logits = expert.logits(states[expert.name], chunk).float()
+                    totals[expert][chunk] += logits.sum(0)
+        for expert, tie in experts.items():
+            tie.level(totals[expert] / documents)
         self.train(was_training)
 
     # --- training -----------------------------------------------------------------------------

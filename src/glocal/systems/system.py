@@ -109,6 +109,9 @@ class System(Ranker):
     def init_label_parameters(self, batches: Iterable[Batch]) -> None:
         """Initialise label parameters from the training documents, where the recipe asks for it."""
 
+    def level_untaught(self, batches: Iterable[Batch]) -> None:
+        """Adjust the scores of labels without training texts, after training, where there are."""
+
     def denominator(self, gold: Any, positions: np.ndarray) -> float:
         """Return the divisor of a step's loss, over all its parts and processes.
 

@@ -178,6 +178,13 @@ class Loop:
         for positions in prediction_batches(self.data.tokens.lengths, self.config.batch_size):
             yield self.data(positions).to(self.engine.device)
 
+    def some_documents(self, most: int) -> Iterator[Batch]:
+        """Yield some training documents, the same in every run, as `every_document` does."""
+        order = np.random.default_rng(self.config.seed).permutation(len(self.data))
+        chosen = np.sort(order[:most])
+        for places in prediction_batches(self.data.tokens.lengths[chosen], self.config.batch_size):
+            yield self.data(chosen[places]).to(self.engine.device)
+
     def _collate(self, positions: np.ndarray, part: int) -> Batch:
         return self.data(
             shard(positions, part=part, parts=self.parts),

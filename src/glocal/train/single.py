@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from glocal.systems.system import System
     from glocal.train.loop import Loop
 
+_LEVELLED = 512  # training texts over which labels without any are levelled
+
 
 @dataclass(frozen=True)
 class SingleRun:
@@ -274,6 +276,8 @@ def _run_loop(loop: Loop, recipe: ResolvedRecipe) -> None:
     widen_label_matrices(system)
     system.load_state_dict(weights)
     system.encoder.compute_dtype = None
+    with engine.autocast():
+        system.level_untaught(loop.some_documents(_LEVELLED))
 
 
 def _fingerprint(

@@ -127,5 +127,5 @@ def _label_tensors(mixture: ExpertMixture) -> set[str]:
             if isinstance(getattr(expert, own, None), Tensor):
                 names.add(f"experts.{place}.{own}")
         if getattr(expert, "tie", None) is not None:
-            names.add(f"experts.{place}.tie.rows")
+            names |= {f"experts.{place}.tie.{own}" for own in ("rows", "offset")}
     return names
