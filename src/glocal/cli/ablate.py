@@ -45,11 +45,11 @@ def ablate(
     chosen = [variant.name for variant in select(asked.variants, only or ())]
     variants, numbers = asked, [] if seeds is None else parse_seeds(seeds)
     if numbers:
-        if any(parse_override(text)[0] == SEED for text in study.override):
+        if any(parse_override(text)[0] == SEED for text in study.override or ()):
             raise ConfigError("--seeds and -s train.seed exclude each other; give one of them")
         variants = over_seeds(asked, numbers)
         chosen = [seeded_name(name, number) for name in chosen for number in numbers]
-    recipes = resolve(variants, study.override, recipe=study.recipe)
+    recipes = resolve(variants, study.override or (), recipe=study.recipe)
     check_seeds(recipes.values(), numbers)
     study.check()
     splits = read_splits(train, study.dev, study.test, reading, labels=labels)

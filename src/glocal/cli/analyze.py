@@ -56,9 +56,10 @@ def layers(
     from glocal.lab.layers import LayerSweep, layer_table, on_layers
     from glocal.lab.variant_tables import resolve
 
-    table = layer_table(second_expert=second_expert, recipe=study.recipe, overrides=study.override)
+    changes = study.override or ()
+    table = layer_table(second_expert=second_expert, recipe=study.recipe, overrides=changes)
     chosen = on_layers(table, wanted) if wanted else []
-    recipes = resolve(table, study.override)
+    recipes = resolve(table, changes)
     study.check()
     splits = read_splits(train, study.dev, study.test, reading)
     study.run(

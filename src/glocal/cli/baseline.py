@@ -52,8 +52,8 @@ def baseline(
 ) -> None:
     """Train and measure a baseline, such as parabel or svm.
 
-    There are parabel, bonsai, plt, ovr, svm, fasttext, pecos-tree, pecos-ova and libmultilabel-tree;
-    without a NAME they are listed with their libraries.
+    There are parabel, bonsai, plt, ovr, svm, fasttext, pecos-tree, pecos-ova and
+    libmultilabel-tree; without a NAME they are listed with their libraries.
     """
     if name is None:
         _list()

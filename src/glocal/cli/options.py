@@ -132,10 +132,10 @@ def _reading(
 def adds_options(
     collect: Callable[..., Any], argument: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that gives a command the options of another function.
+    """Return a decorator that gives a command the options of a function or a class.
 
     Args:
-        collect: A function whose keyword arguments are the options.
+        collect: A function or class whose keyword arguments are the options.
         argument: The command's argument that receives what `collect` makes of them.
     """
     options = inspect.signature(collect, eval_str=True).parameters

@@ -25,21 +25,30 @@ Train = Annotated[str, argument("Training texts with labels.", metavar="TRAIN")]
 Plots = Annotated[bool, option("Whether to draw plots.", "--plots/--no-plots")]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Study:
-    """The options that all studies share; see `_study`."""
+    """The options that all studies share."""
 
-    out: Path
-    dev: str | None
-    test: str | None
-    recipe: str | None
-    override: Sequence[str]
-    parallel: int
-    overwrite: bool
-    reuse: Sequence[Path]
-    plots: bool
-    batch_size: int
-    device: str
+    out: Annotated[Path, option("Folder for models, results, tables and plots.", "--out", "-o")]
+    dev: Annotated[str | None, option("Texts to choose each variant's best weights on.")] = None
+    test: Annotated[str | None, option("Texts to measure on [default: the dev texts]")] = None
+    recipe: Annotated[str | None, option("Another recipe to start from.", "--recipe", "-r")] = None
+    override: options.Override = None
+    parallel: Annotated[int, option("Variants trained at the same time.", min=1)] = 1
+    overwrite: Annotated[
+        bool, option("Train again what was done before at --out.", "--overwrite")
+    ] = False
+    reuse: Annotated[
+        list[Path] | None,
+        option(
+            "Copy results of the same settings and texts from the --out of another study; "
+            "may be repeated.",
+            metavar="FOLDER",
+        ),
+    ] = None
+    plots: Plots = True
+    batch_size: options.BatchSize = 64
+    device: options.Device = "auto"
 
     def check(self) -> None:
         """Check the options, before texts are read."""
@@ -48,7 +57,7 @@ class Study:
         prepare_plots(self.out, plots=self.plots)
         if self.reuse and self.overwrite:
             raise ConfigError("--overwrite trains again, --reuse does not train; give one of them")
-        finished_in(self.reuse)
+        finished_in(self.reuse or ())
 
     def run(
         self,
@@ -76,7 +85,8 @@ class Study:
         from glocal.lab.variant_tables import variant_runner
 
         conditions = Conditions(self.device, self.batch_size, divergence=divergence)
-        runner = variant_runner(table, recipes, splits, conditions, out=folder, reuse=self.reuse)
+        reuse = self.reuse or ()
+        runner = variant_runner(table, recipes, splits, conditions, out=folder, reuse=reuse)
         children = self.parallel if self.parallel > 1 else 0
         try:
             runner.run(chosen, children=children, overwrite=self.overwrite, view=job_view())
@@ -90,35 +100,7 @@ class Study:
         fail_if_any([r for r in results if not chosen or r.name in chosen], "variants")
 
 
-def _study(
-    *,
-    out: Annotated[Path, option("Folder for models, results, tables and plots.", "--out", "-o")],
-    dev: Annotated[str | None, option("Texts to choose each variant's best weights on.")] = None,
-    test: Annotated[str | None, option("Texts to measure on [default: the dev texts]")] = None,
-    recipe: Annotated[str | None, option("Another recipe to start from.", "--recipe", "-r")] = None,
-    override: options.Override = None,
-    parallel: Annotated[int, option("Variants trained at the same time.", min=1)] = 1,
-    overwrite: Annotated[
-        bool, option("Train again what was done before at --out.", "--overwrite")
-    ] = False,
-    reuse: Annotated[
-        list[Path] | None,
-        option(
-            "Copy results of the same settings and texts from the --out of another study; "
-            "may be repeated.",
-            metavar="FOLDER",
-        ),
-    ] = None,
-    plots: Plots = True,
-    batch_size: options.BatchSize = 64,
-    device: options.Device = "auto",
-) -> Study:
-    """Collect the options that all studies share."""
-    options = dict(locals())
-    return Study(**{**options, "override": override or (), "reuse": reuse or ()})
-
-
-runs_study = options.adds_options(_study, "study")
+runs_study = options.adds_options(Study, "study")
 
 
 def prepare_plots(out: Path | None, *, plots: bool) -> None:
