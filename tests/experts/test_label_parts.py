@@ -47,7 +47,7 @@ def test_a_tie_to_label_texts_is_divided_with_its_expert():
         own, tie = expert.label_parts()
         assert own.module is expert
         assert tie.module is expert.tie
-        assert tie.names == ("rows", "share", "rarest")
+        assert tie.names == ("rows", "share", "rarest", "offset")
         expert.use_slice(labels)
         assert expert.tie.labels is labels
     plain = experts_of()
