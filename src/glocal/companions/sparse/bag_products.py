@@ -52,11 +52,15 @@ class BagProducts:
 
     Args:
         features: (n, F) float32 CSR matrix of the texts.
+
+    Attributes:
+        by_feature: (F, n) the same matrix feature by feature.
     """
 
     def __init__(self, features: Any) -> None:
-        self._own, self._by_feature = split_features(features)
-        self._by_text = self._by_feature.T.tocsr()
+        self.by_feature = features.T.tocsr()
+        self._own, self._shared = split_features(self.by_feature)
+        self._by_text = self._shared.T.tocsr()
         self.n_texts = features.shape[0]
 
     def zeros(self, *shape: int) -> Floats:
@@ -65,7 +69,7 @@ class BagProducts:
 
     def __call__(self, factor: Floats) -> Floats:
         """Return XXᵀ times a factor (n, k)."""
-        product = bag_product(self._by_text, bag_product(self._by_feature, factor))
+        product = bag_product(self._by_text, bag_product(self._shared, factor))
         product += self._own * factor
         return product
 

@@ -19,7 +19,7 @@ from glocal.companions.sparse.bag_products import (
     one_torch_thread,
 )
 from glocal.companions.sparse.cluster_weights import SolvedCluster
-from glocal.companions.sparse.solver import InnerProducts, Positives, TextProducts, solve_block
+from glocal.companions.sparse.solver import Positives, TextProducts, solve_block
 
 # Features whose weights are held dense at a time, before small ones are dropped.
 CHUNK_FEATURES = 16_384
@@ -64,7 +64,7 @@ class HostTexts:
         """
         features = self._features[texts]
         prior = None if prior is None else prior.tocsr()
-        products: InnerProducts = (BagProducts if self._bags else TextProducts)(features)
+        products = (BagProducts if self._bags else TextProducts)(features)
         coefficients, biases = solve_block(
             products,
             positives,
@@ -72,7 +72,7 @@ class HostTexts:
             iterations=iterations,
             start_scores=None if prior is None else (features @ prior).toarray(),
         )
-        by_feature = features.T.tocsr()
+        by_feature = products.by_feature
         used = np.diff(by_feature.indptr) > 0
         if prior is not None:
             used |= np.diff(prior.indptr) > 0

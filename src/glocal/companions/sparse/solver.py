@@ -70,10 +70,14 @@ class TextProducts:
 
     Args:
         features: (n, F) float32 CSR matrix of the texts.
+
+    Attributes:
+        by_feature: (F, n) the same matrix feature by feature.
     """
 
     def __init__(self, features: Any) -> None:
-        self._own, shared = split_features(features)
+        self.by_feature = features.T.tocsr()
+        self._own, shared = split_features(self.by_feature)
         self._chunks = [
             shared[start : start + _CHUNK_FEATURES]
             for start in range(0, shared.shape[0], _CHUNK_FEATURES)
@@ -92,22 +96,22 @@ class TextProducts:
         return product
 
 
-def split_features(features: Any) -> tuple[Floats, Any]:
+def split_features(by_feature: Any) -> tuple[Floats, Any]:
     """Return the parts of XXᵀ: of features of a single text, and of the others.
 
     Args:
-        features: (n, F) float32 CSR matrix of the texts.
+        by_feature: (F, n) float32 CSR matrix of the texts, feature by feature.
 
     Returns:
         (n, 1) squares of each text's own features; the CSR matrix (shared, n) of the features that
         several texts have.
     """
-    n_texts = np.bincount(features.indices, minlength=features.shape[1])
-    alone = n_texts[features.indices] == 1
-    rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
-    squares = np.bincount(rows[alone], features.data[alone] ** 2, minlength=features.shape[0])
-    shared = features.T.tocsr()[np.flatnonzero(n_texts > 1)]
-    return squares.astype(np.float32)[:, None], shared
+    n_texts = np.diff(by_feature.indptr)
+    alone = by_feature.indptr[:-1][n_texts == 1]
+    squares = np.bincount(
+        by_feature.indices[alone], by_feature.data[alone] ** 2, minlength=by_feature.shape[1]
+    )
+    return squares.astype(np.float32)[:, None], by_feature[np.flatnonzero(n_texts > 1)]
 
 
 def solve_block(
