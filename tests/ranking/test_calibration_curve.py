@@ -245,3 +245,10 @@ def test_every_knot_needs_a_rank_and_its_slope():
     for slopes, usual in (((0.0,), (0.0,)), ((0.0, 0.0), ()), ((0.0, 0.0), (0.0, np.inf))):
         with pytest.raises(ValueError, match="slope"):
             CalibrationCurve((0.0, 1.0), (0.0, 1.0), slopes, usual)
+
+
+def test_knots_must_rise():
+    with pytest.raises(ValueError, match="rising knots"):
+        CalibrationCurve((0.0, 0.0, 1.0), (-1.0, 0.0, 1.0))
+    with pytest.raises(ValueError, match="rising knots"):
+        CalibrationCurve((0.0, 0.5, 1.0), (-1.0, -1.0, 1.0))

@@ -2,8 +2,9 @@ import numpy as np
 import torch
 
 from glocal.data.batches import Batch
+from glocal.label_slice import LabelSlice
 from glocal.losses.bce import bce_candidates
-from glocal.ranking.candidates import draw_candidates
+from glocal.ranking.candidates import Candidates, cluster_candidates, draw_candidates
 
 
 def batch_of(gold):
@@ -63,3 +64,37 @@ def test_drawn_labels_stand_for_all_that_are_not_known():
 def test_draws_that_are_all_known_have_no_weight():
     found = draw_candidates(batch_of([[0]]), None, n_random=3, n_labels=1, seed=(0, 0))
     assert found.weights.tolist() == [[1, 0, 0, 0]]
+
+
+class LaterHalf(LabelSlice):
+    """Labels 4 to 7 of eight, as one of two processes has them."""
+
+    sharded = True
+
+    def bounds(self, n_labels):
+        return 4, n_labels
+
+    def local(self, labels, n_labels):
+        return torch.where(labels >= 4, labels - 4, -1)
+
+
+def test_a_slice_keeps_its_own_candidates_in_their_order():
+    candidates = Candidates(
+        torch.tensor([[0, 4, 5, 7], [4, 1, 2, 3]]),
+        torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]),
+        torch.tensor([[1.0, 0.5, 0.0, 3.0], [0.25, 1.0, 1.0, 1.0]]),
+    )
+    own = candidates.within(LaterHalf(), 8)
+    assert own.labels.tolist() == [[0, 3], [0, 0]]  # label 5 has no weight
+    assert own.weights.tolist() == [[0.5, 3.0], [0.25, 0.0]]
+    assert own.targets[:, 0].tolist() == [1.0, 0.0]
+    assert candidates.within(LabelSlice(), 8) is candidates
+
+
+def test_labels_of_clusters_and_the_gold_labels_they_miss():
+    gold = torch.tensor([[0, 5, -1], [3, -1, -1]])
+    picked = torch.tensor([[5, 2, -1], [0, 1, 7]])
+    found = cluster_candidates(gold, picked, n_labels=8)
+    assert found.labels.tolist() == [[5, 2, 0, 0, 5, 0], [0, 1, 7, 3, 0, 0]]
+    assert found.targets.tolist() == [[1, 0, 0, 1, 0, 0], [0, 0, 0, 1, 0, 0]]
+    assert found.weights.tolist() == [[1, 1, 0, 1, 0, 0], [1, 1, 1, 1, 0, 0]]

@@ -205,3 +205,13 @@ def test_a_threshold_drops_the_experts(whole):
 
 def test_the_representation_is_short(whole):
     assert repr(whole) == "Predictions(2 documents, k=3, experts=['A-1'])"
+
+
+def test_exact_ties_are_ordered_by_label_wherever_they_stand():
+    assert predictions([[5, 3, 2]], [[0.9, 0.5, 0.5]]).indices.tolist() == [[5, 2, 3]]
+
+
+def test_joined_predictions_of_other_widths_end_in_empty_slots(sample):
+    joined = Predictions.concat([predictions([[1]], [[0.5]]), sample])
+    assert joined.indices[0].tolist() == [1, -1, -1]
+    assert joined.scores[0].tolist() == [0.5, -INF, -INF]

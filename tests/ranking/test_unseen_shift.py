@@ -58,3 +58,10 @@ def test_only_labels_without_texts_are_shifted():
     np.testing.assert_allclose(of_torch.numpy(), after, rtol=1e-6)
     assert Combination.from_mapping(shifted.to_mapping()) == shifted
     assert "unseen" not in plain.to_mapping()
+
+
+def test_a_probability_of_one_has_a_finite_shift():
+    before, gold = found(100, 0.5, 50)
+    certain = Predictions(before.indices[:, ::-1], np.tile(np.float32([1, 0.9]), (100, 1)))
+    shift = fit_unseen_shift(certain, gold, COUNTS, Calibration())
+    assert shift == pytest.approx(-3 * 50 / 55, abs=1e-3)

@@ -11,7 +11,7 @@ from glocal.data.tokens import TokenStore
 from glocal.encoders.word_tokenizer import NoTokenizer
 from glocal.ranking.combination import Combination
 from glocal.ranking.document_ranker import RankRequest
-from glocal.ranking.words_ranker import WordsRanker
+from glocal.ranking.words_ranker import WordsRanker, log_odds_at
 from glocal.systems.system import LabelStatistics
 from tests.tiny import build_system, load_recipe
 
@@ -82,3 +82,27 @@ def test_given_candidates(rankers, documents):
     # In the order of labels: many have the log-odds of the last suggestion, and so nearly tie.
     same(by_label(found), by_label(expected))
     same(by_label(found.experts["S"]), by_label(expected.experts["S"]))
+
+
+def odds_of(labels, *, best, odds, unseen):
+    arrays = np.array(best), np.array(odds, np.float32), np.array(labels), np.array(unseen)
+    return log_odds_at(*arrays).tolist()
+
+
+def test_labels_outside_the_best_get_the_lowest_odds_of_their_kind():
+    unseen = [True, False, False, True]
+    options = {"best": [[1, 0, -1]], "odds": [[2.0, -3.0, -1.0]], "unseen": unseen}
+    # 2 was trained: no lower than the trained ones and empty places; 3 has the lowest of all.
+    assert odds_of([[0, 1, 2, 3]], **options) == [[-3.0, 2.0, -1.0, -3.0]]
+
+
+def test_among_labels_without_training_texts_trained_ones_are_ahead():
+    options = {"best": [[0, 3]], "odds": [[-1.0, -3.0]], "unseen": [True, False, False, True]}
+    assert odds_of([[1, 3, 0]], **options) == [[-1.0, -3.0, -1.0]]
+
+
+def test_a_model_without_labels_or_texts():
+    assert WordsRanker(np.array([], dtype=np.int64)).n_labels == 0
+    share = WordsRanker(np.array([0, 0, 3]))._share
+    np.testing.assert_allclose(share, [0.2, 0.2, 0.8])
+    np.testing.assert_allclose(WordsRanker(np.array([0, 0]))._share, [0.5, 0.5])
