@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glocal.data.corpus import Corpus
-from glocal.errors import DataError, ModelError
+from glocal.errors import DataError, Interrupted, ModelError
 from glocal.predict.predictor import Predictor
 from glocal.storage.integrity import model_integrity
 from glocal.storage.model_directory import load_model, read_history, read_labels
@@ -189,3 +189,14 @@ def test_texts_without_labels_are_refused(words):
     with pytest.raises(DataError, match="none of the 1 texts has labels"):
         continue_training(words, Corpus.from_texts(["a cat"], [[]]))
     assert files(words) == before
+
+
+def test_ctrl_c_leaves_the_model_as_it_is_and_says_so(words, monkeypatch):
+    def stop(*_args, **_options):
+        raise KeyboardInterrupt
+
+    before = read_labels(words).ids
+    monkeypatch.setattr("glocal.update.further_training._continued", stop)
+    with pytest.raises(Interrupted, match="the model is as it was"):
+        continue_training(words, CORRECTIONS)
+    assert read_labels(words).ids == before

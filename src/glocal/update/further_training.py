@@ -20,7 +20,7 @@ import numpy as np
 
 from glocal.companions.companion_list import Companions
 from glocal.data.corpus import Corpus
-from glocal.errors import ModelError
+from glocal.errors import Interrupted, ModelError
 from glocal.predict.predictor import Predictor
 from glocal.ranking.document_ranker import DocumentRanker
 from glocal.ranking.words_ranker import WordsRanker
@@ -112,6 +112,7 @@ def continue_training(
 
     Raises:
         DataError: No text has labels.
+        Interrupted: It was stopped; the model stays as it is.
         ModelError: The model cannot be trained further, or cannot be written; it stays as it is.
 
     Example:
@@ -130,10 +131,15 @@ def continue_training(
     new = tuple(change.after.ids[len(model.labels) :])
     listener.on_message(f"{len(texts):,} texts to learn, {len(new):,} new labels")
     report = _Report(model, change, {"added": texts, "dev": dev, "train": change.train}, device)
-    changed = _continued(Path(path), model, change, device=device, listener=listener)
-    if dev is not None:
-        changed = _fitted(changed, dev, device)
-    changes = report.changes(changed)
+    try:
+        changed = _continued(Path(path), model, change, device=device, listener=listener)
+        if dev is not None:
+            changed = _fitted(changed, dev, device)
+        changes = report.changes(changed)
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            "stopped; the model is as it was, and nothing of the texts is learnt"
+        ) from error
     entry = {
         "change": "train",
         "texts": len(texts),
