@@ -135,3 +135,12 @@ def test_groups_add_their_scores_to_their_labels():
     for label in range(9):
         parts = text.data * whole[text.indices, label]
         np.testing.assert_array_equal(grouped.parts(label, text), parts)
+
+
+def test_many_texts_take_scipys_compiled_functions_though_chunks_are_small(monkeypatch):
+    monkeypatch.setattr(scoring, "CHUNK_CELLS", 30)
+    monkeypatch.setattr(scoring, "_numpy_product", None)  # would fail
+    monkeypatch.delitem(sys.modules, "scipy.sparse")
+    features = texts(65)
+    rows = SparseRows(features.data, features.indices, features.indptr, features.shape)
+    assert top_labels(scorer(), rows, 3)[0].shape == (65, 3)

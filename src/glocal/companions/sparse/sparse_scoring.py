@@ -10,6 +10,7 @@ the same order.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -285,6 +286,8 @@ def top_of_sets(
         return [some.best(scores, rows) for some in sets]
 
     n_texts = features.shape[0]
+    if n_texts > _FEW_TEXTS:
+        importlib.import_module("scipy.sparse")  # now, since chunks are of few texts
     results = [
         (
             np.full((n_texts, some.k), -1, dtype=np.int64),
