@@ -8,9 +8,7 @@ thread in a fixed order: the same inputs give the same bits.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -72,16 +70,3 @@ class BagProducts:
         product = bag_product(self._by_text, bag_product(self._shared, factor))
         product += self._own * factor
         return product
-
-
-@contextlib.contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Let each product use one thread, for callers that compute several at a time."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

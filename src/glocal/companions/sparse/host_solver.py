@@ -16,10 +16,10 @@ from glocal.companions.sparse.bag_products import (
     BagProducts,
     bag_product,
     bags_help,
-    one_torch_thread,
 )
 from glocal.companions.sparse.cluster_weights import SolvedCluster
 from glocal.companions.sparse.solver import Positives, TextProducts, solve_block
+from glocal.companions.torch_threads import one_torch_thread
 
 # Features whose weights are held dense at a time, before small ones are dropped.
 CHUNK_FEATURES = 16_384

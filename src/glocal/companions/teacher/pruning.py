@@ -8,12 +8,10 @@ vectors whose bound reaches the k-th best score are read in full, so the result 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import numpy as np
 
 from glocal.arrays import Floats32, Ints
+from glocal.companions.torch_threads import one_torch_thread
 
 COMPONENTS_SHARE = 4  # dimensions per component
 SAMPLE = 10_000  # vectors the components are computed from
@@ -33,7 +31,7 @@ class PrunedSearch:
         self._vectors = vectors
         tensor = torch.from_numpy(vectors)
         sample = tensor[:: max(1, len(vectors) // SAMPLE)]
-        with _one_thread():
+        with one_torch_thread():  # more of them only wait for small matrices
             _, directions = torch.linalg.eigh(sample.T @ sample)  # ascending
         n_components = max(1, vectors.shape[1] // COMPONENTS_SHARE)
         basis = directions[:, -n_components:]
@@ -75,16 +73,3 @@ def _products(rows: Floats32, vector: Floats32) -> Floats32:
     them takes many times longer than the product.
     """
     return np.asarray(np.einsum("nd,d->n", rows, vector), dtype=np.float32)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Use one thread, for decompositions of small matrices, where more of them only wait."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
