@@ -102,7 +102,7 @@ def test_a_library_that_fails_says_why(environment, tmp_path):
 def test_an_environment_without_the_library_is_named(python, monkeypatch):
     monkeypatch.setenv("GLOCAL_PECOS", python)
     apart.version_apart.cache_clear()
-    with pytest.raises(MissingExtraError, match=r"install libpecos scipy.*GLOCAL_PECOS"):
+    with pytest.raises(MissingExtraError, match=r"install libpecos .*GLOCAL_PECOS"):
         build_baseline("pecos-tree", {})
     apart.version_apart.cache_clear()
 

@@ -60,8 +60,8 @@ class BaselineSpec:
         if not self.environment:
             return PIP
         return (
-            f"pip install {self.package} scipy (in an environment of its own, with its Python "
-            f"in {self.environment})"
+            f"pip install {self.package} (in an environment of its own, with its Python in "
+            f"{self.environment}; docs/guides/benchmark.md says how)"
         )
 
     def check_installed(self) -> None:
