@@ -7,7 +7,7 @@ from glocal.config import AttentionConfig, DocumentConfig
 from glocal.encoders.encoder import Features
 from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
-from glocal.experts.tied_labels import LabelText, TextTie
+from glocal.experts.tied_labels import LabelText
 
 B, T, H, L = 3, 5, 8, 6
 COUNTS = torch.tensor([4, 0, 1, 0, 2, 1])
@@ -172,7 +172,8 @@ def test_every_parameter_is_in_one_group(options):
 
 
 def test_labels_that_all_lack_training_texts_have_no_rarest_to_follow():
-    tie = TextTie(TEXTS, torch.zeros(L, dtype=torch.int64), torch.eye(H), dropout=0.0)
+    none = LabelText(TEXTS, torch.zeros(L, dtype=torch.int64), tied=True)
+    tie = none.join(torch.nn.Parameter(torch.zeros(L, H)))
     bias = torch.arange(float(L))
     torch.testing.assert_close(tie.biases(bias), torch.full((L,), bias.mean().item()))
 

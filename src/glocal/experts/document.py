@@ -64,9 +64,8 @@ class DocumentExpert(Expert):
         inner = config.hidden_size or width
         self.head = None if clusters is None else clusters(inner)
         self.scores_rows, self.skip_tails = self.head is None, skip_tails
-        flat = self.head is None
-        self.weight = label_matrix(n_labels, inner, here) if flat else None
-        self.bias = label_bias(bias, n_labels, here) if flat and config.bias else None
+        self.weight = label_matrix(n_labels, inner, here) if self.scores_rows else None
+        self.bias = label_bias(bias if self.scores_rows and config.bias else None, n_labels, here)
         self.tie = None
         if text is not None and self.weight is not None:
             self.tie = text.join(self.weight)

@@ -90,7 +90,7 @@ def rows_at(tensor: Tensor, labels: slice | Tensor) -> Tensor:
 
     An embedding lookup: its backward pass sums the gradients of equal rows in parallel.
     """
-    if isinstance(labels, slice) or tensor.dim() != 2 or labels.dim() != 2:
+    if isinstance(labels, slice) or tensor.dim() != 2:
         return widened(tensor[labels])
     return widened(functional.embedding(labels, tensor))
 

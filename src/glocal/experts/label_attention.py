@@ -176,11 +176,10 @@ class LabelAttentionExpert(Expert):
         ).squeeze(1)
         found = torch.relu(found)
         if self.training:
-            logits = found @ output
-        else:  # bf16 logits would tie, so autocast must not round this product
-            with torch.autocast(found.device.type, enabled=False):
-                logits = found.float() @ output.float()
-        return logits
+            return found @ output
+        # bf16 logits would tie, so autocast must not round this product.
+        with torch.autocast(found.device.type, enabled=False):
+            return found.float() @ output
 
     @torch.no_grad()
     def fold_output(self) -> None:

@@ -41,13 +41,13 @@ class Tiles:
 
     labels: int
     tokens: int
-    warps: int
     stages: int
+    warps: int = 8
 
 
-_FORWARD = Tiles(128, 64, 8, 2)
-_SCORES = Tiles(128, 64, 8, 2)
-_GATE = Tiles(64, 256, 8, 4)
+_SCORE = Tiles(128, 64, 2)
+_GATE = Tiles(64, 256, 4)
+_GATE_UNITS = 128  # hidden units of its tiles
 
 
 @functools.cache
@@ -168,10 +168,9 @@ def _score(
     *,
     scale: float,
     keep: bool,
-    tiles: Tiles = _FORWARD,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Logits and normalisers (B, C), and sign bits (B, C, h / 32)."""
-    n_docs, n_tokens, width = values.shape
+    tiles, (n_docs, n_tokens, width) = _SCORE, values.shape
     n_labels = len(query)
     logits = torch.empty((n_docs, n_labels), dtype=torch.float32, device=keys.device)
     normaliser = torch.empty_like(logits)
@@ -196,11 +195,10 @@ def _score_gradients(
     *,
     start: int,
     scale: float,
-    tiles: Tiles = _SCORES,
 ) -> None:
     """Gradients of the scores, and `dz · α`, of the labels from `start` on."""
     weight, absent, logits, normaliser, signs, gradient = saved
-    n_docs, n_tokens, width = values.shape
+    tiles, (n_docs, n_tokens, width) = _SCORE, values.shape
     count = len(results[0])
     _score_gradients_kernel[(triton.cdiv(count, tiles.labels) * n_docs,)](
         _rows(query, tiles.labels), _rows(keys, tiles.tokens), _rows(values, tiles.tokens),
@@ -211,22 +209,19 @@ def _score_gradients(
     )  # fmt: skip
 
 
-def _gate(
-    weights: Tensor, signs: Tensor, total: Tensor, *, start: int, tiles: Tiles = _GATE
-) -> None:
+def _gate(weights: Tensor, signs: Tensor, total: Tensor, *, start: int) -> None:
     """Add `Σ_j dz_j α_j gᵀ_j` of the labels from `start` on to the total, (B, T, h)."""
-    count, n_docs, n_tokens = weights.shape
+    tiles, (count, n_docs, n_tokens) = _GATE, weights.shape
     if n_tokens % tiles.tokens:
         tiles = replace(tiles, tokens=tiles.tokens // 2)
     width = total.shape[-1]
-    block = min(width, 128)
-    pieces = n_docs * (width // block) * triton.cdiv(n_tokens, tiles.tokens)
+    pieces = n_docs * (width // _GATE_UNITS) * triton.cdiv(n_tokens, tiles.tokens)
     splits = max(1, min(_programs(total) // pieces, triton.cdiv(count, 8 * tiles.labels)))
     per_split = triton.cdiv(triton.cdiv(count, splits), tiles.labels) * tiles.labels
     sums = torch.empty((splits, *total.shape), dtype=torch.float32, device=total.device)
     _gate_kernel[(pieces * splits,)](
         weights, signs, sums, start, count, signs.shape[1], n_docs, n_tokens, per_split,
-        H=width, W=block, C=tiles.labels, N=tiles.tokens, EVEN=n_tokens % tiles.tokens == 0,
+        H=width, W=_GATE_UNITS, C=tiles.labels, N=tiles.tokens, EVEN=n_tokens % tiles.tokens == 0,
         num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
     total.add_(sums.sum(0))
@@ -298,14 +293,14 @@ def _score_gradients_kernel(  # type: ignore[no-untyped-def]
     # A product copies each octet of signs to its eight units: its result is laid out in registers
     # as the next product's factor has to be, which a shift alone would not be.
     octet_at = signs + place[:, None] * (H // 8) + octets[None, :]
-    octet = tl.load(octet_at, mask=inside[:, None], other=0).to(q.dtype)  # (M, H / 8)
+    octet = tl.load(octet_at, mask=inside[:, None]).to(q.dtype)  # (M, H / 8)
     spread = (units[None, :] // 8 == octets[:, None]).to(q.dtype)  # (H / 8, H)
     bits = (tl.dot(octet, spread).to(tl.int32) >> (units % 8)[None, :]) & 1
     w = tl.load(weight + units)
     gated = tl.where(bits > 0, w[None, :], 0.0).to(q.dtype)  # (M, H)
-    z = tl.load(logits + place, mask=inside, other=0.0) * scale
-    norm = tl.load(normaliser + place, mask=inside, other=0.0)
-    dz = tl.load(gradient + place, mask=inside, other=0.0)
+    z = tl.load(logits + place, mask=inside) * scale
+    norm = tl.load(normaliser + place, mask=inside)
+    dz = tl.load(gradient + place, mask=inside)
     for start in range(0, n_tokens, N):
         tokens = start + tl.arange(0, N)
         there = tokens < n_tokens
@@ -314,7 +309,7 @@ def _score_gradients_kernel(  # type: ignore[no-untyped-def]
         scores = tl.dot(q, k.T) * (scale * 1.4426950408889634) - norm[:, None]
         if MASKED:
             missing = absent + doc * n_tokens + tokens
-            scores += tl.load(missing, mask=there, other=-1e30)[None, :]
+            scores += tl.load(missing, mask=there)[None, :]
         weights = tl.exp2(scores) * dz[:, None]  # (M, N)
         d_score = weights * (tl.dot(gated, v.T) * scale - z[:, None])
         at = (rows.to(tl.int64)[:, None] * n_docs + doc) * n_tokens + tokens[None, :]
@@ -344,12 +339,10 @@ def _gate_kernel(  # type: ignore[no-untyped-def]
         rows = start + tl.arange(0, C)
         inside = rows < count
         at = (rows.to(tl.int64)[:, None] * n_docs + doc) * n_tokens + tokens[None, :]
-        if EVEN:
-            p = tl.load(weights + at, mask=inside[:, None], other=0.0)  # (C, N)
-        else:
-            p = tl.load(weights + at, mask=inside[:, None] & there[None, :], other=0.0)
+        read = inside[:, None] if EVEN else inside[:, None] & there[None, :]
+        p = tl.load(weights + at, mask=read, other=0.0)  # (C, N)
         word_at = signs + (first + rows)[None, :] * (H // 32) + word[:, None]
-        words = tl.load(word_at, mask=inside[None, :], other=0)  # (W / 32, C)
+        words = tl.load(word_at, mask=inside[None, :])  # (W / 32, C)
         bits = (words[:, None, :] >> tl.arange(0, 32)[None, :, None]) & 1
         gates = tl.reshape(bits, (W, C)).to(p.dtype)
         total = tl.dot(gates, p, total)

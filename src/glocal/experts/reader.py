@@ -145,7 +145,7 @@ class VotePrior(nn.Module):
     def prepare(self, features: Features) -> tuple[Tensor, Tensor]:
         """Return the scope and the prior of each of its labels, (B, S) each."""
         scope, odds, voted = vote_odds(features)
-        slope, offset, parent = self.numbers.float().unbind()
+        slope, offset, parent = self.numbers.unbind()
         return scope, torch.where(voted, slope * odds + offset, parent)
 
 

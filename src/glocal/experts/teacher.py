@@ -59,7 +59,7 @@ class TeacherExpert(Expert):
         """Return log-odds of label rows, (B, C)."""
         scope, odds, voted, numbers = state
         bias, labels = rows
-        slope, offset, parent, share, background = numbers.float().unbind()
+        slope, offset, parent, share, background = numbers.unbind()
         own = torch.where(voted, slope * odds + offset, parent)  # (B, S)
         inside, own = at_labels(scope, own, labels)
         return torch.where(inside, own + share * bias, background + bias)

@@ -72,8 +72,10 @@ class LabelText:
         own = slice(*self.here.bounds(len(rows)))
         if self.tied:
             weight.zero_()
-            options = {"dropout": self.dropout, "worth": self.worth}
-            return TextTie(rows[own], self.counts, start, labels=self.here, **options)
+            return TextTie(
+                rows[own], self.counts, start,
+                dropout=self.dropout, worth=self.worth, labels=self.here,
+            )  # fmt: skip
         rows = rows[own]
         named = rows.any(1, keepdim=True)
         weight.copy_(torch.where(named, rows @ start.T, weight))
@@ -122,9 +124,9 @@ class TextTie(nn.Module):
         counts: Tensor,
         start: Tensor,
         *,
-        dropout: float = 0.0,
-        worth: float = 0.0,
-        labels: LabelSlice = EVERY_LABEL,
+        dropout: float,
+        worth: float,
+        labels: LabelSlice,
     ) -> None:
         super().__init__()
         self.project = nn.Parameter(start)
@@ -133,7 +135,7 @@ class TextTie(nn.Module):
         self.register_buffer("offset", rows.new_zeros(len(rows)))
         seen = counts > 0
         fewest = counts[seen].min() if seen.any() else 0
-        own = torch.where(seen, counts / (counts + worth), 0.0).float()
+        own = torch.where(seen, counts / (counts + worth), 0.0)
         here = slice(*labels.bounds(len(counts)))
         self.register_buffer("share", own[here], persistent=False)
         self.register_buffer("rarest", (counts == fewest)[here], persistent=False)

@@ -30,6 +30,7 @@ _PRIOR = 0.25  # pull of each height towards leaving scores as they are
 _SMOOTHNESS = 1.0  # penalty on bends, in units of the log loss of one pair
 _RANK_PRIOR = 1.0  # pull of each effect of a rank towards none
 _NEWTON_STEPS = 60
+_ROWS = ("knots", "heights", "rank_slopes", "usual_ranks")  # values of a curve, one for each knot
 _ENOUGH_HITS, _LARGEST_SHIFT = 50, 0.5  # for a last correction of the sum of probabilities
 
 
@@ -73,7 +74,7 @@ class CalibrationCurve:
             ranks: Rank of each label in its document, from 1.
         """
         x, y = np.array(self.knots), np.array(self.heights)
-        values = np.asarray(log_odds, dtype=np.float64) - self.rank_slope * np.log(ranks)
+        values = log_odds - self.rank_slope * np.log(ranks)
         place = np.clip(np.searchsorted(x, values) - 1, 0, len(x) - 2)
         slope = np.diff(y) / np.diff(x)
         found = y[place] + slope[place] * (values - x[place])
@@ -84,59 +85,41 @@ class CalibrationCurve:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the values to store."""
-        names = ("knots", "heights", "rank_slopes", "usual_ranks")
-        return {
-            **{name: list(getattr(self, name)) for name in names},
-            "rank_slope": self.rank_slope,
-        }
+        rows = {name: list(getattr(self, name)) for name in _ROWS}
+        return {**rows, "rank_slope": self.rank_slope}
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CalibrationCurve:
         """Build a curve from stored values."""
-        return cls(
-            tuple(map(float, mapping["knots"])),
-            tuple(map(float, mapping["heights"])),
-            tuple(map(float, mapping.get("rank_slopes", ()))),
-            tuple(map(float, mapping.get("usual_ranks", ()))),
-            float(mapping["rank_slope"]),
-        )
+        rows = (tuple(map(float, mapping.get(name, ()))) for name in _ROWS)
+        return cls(*rows, rank_slope=float(mapping["rank_slope"]))
 
 
 def fit_curve(
-    log_odds: NDArray[np.floating],
-    hits: NDArray[np.floating],
-    weights: NDArray[np.floating] | None = None,
-    ranks: NDArray[np.floating] | None = None,
+    log_odds: Floats, hits: Floats, weights: Floats, ranks: Floats
 ) -> CalibrationCurve | None:
     """Fit the curve with the smallest log loss.
 
     Args:
         log_odds: Log-odds of (document, label) pairs, (n,).
         hits: Whether each is gold, or the share of pairs of the same log-odds that are, (n,).
-        weights: Number of pairs each entry represents, (n,); 1 by default.
-        ranks: Rank of each label in its document, (n,); without them ranks make no difference.
+        weights: Number of pairs each entry represents, (n,).
+        ranks: Rank of each label in its document, (n,).
 
     Returns:
         None if nothing can be learnt: no pair is gold, or every one is.
     """
-    x = np.asarray(log_odds, dtype=np.float64)
-    w = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
-    gold = np.asarray(hits, dtype=np.float64) * w
-    if not 0 < gold.sum() < w.sum():
+    gold = hits * weights
+    if not 0 < gold.sum() < weights.sum():
         return None
-    if ranks is None:
-        x, gold, w = summed_pairs(x, gold, w)
-        knots = _knots(x, gold, w)
-        return _fit(knots, _hats(x, knots), gold, w)
-    knots = _knots(*summed_pairs(x, gold, w))
-    log_ranks = np.log(np.asarray(ranks, dtype=np.float64))
-    return _fit(knots, _hats(x, knots), gold, w, log_ranks)
+    knots = _knots(*summed_pairs(log_odds, gold, weights))
+    return _fit(knots, _hats(log_odds, knots), gold, weights, np.log(ranks))
 
 
 def _fit(
-    knots: Floats, basis: Floats, gold: Floats, weights: Floats, log_ranks: Floats | None = None
+    knots: Floats, basis: Floats, gold: Floats, weights: Floats, log_ranks: Floats
 ) -> CalibrationCurve:
-    """Return the curve with the best heights, and the best effects of ranks where they are given.
+    """Return the curve with the best heights and the best effects of ranks.
 
     Args:
         knots: The knots, (k,).
@@ -146,15 +129,13 @@ def _fit(
         log_ranks: Logarithm of the rank of each, (n,).
     """
     count, near = len(knots), basis.T @ weights
-    columns, penalty, usual, means = basis, _height_penalty(knots), knots, np.zeros(0)
-    if log_ranks is not None:
-        means = basis.T @ (weights * log_ranks) / np.maximum(near, 1e-9)
-        columns = np.concatenate([basis, basis * (basis @ means - log_ranks)[:, None]], axis=1)
-        bends = np.diff(np.eye(count), 2, axis=0)
-        penalty = np.zeros((2 * count, 2 * count))
-        penalty[:count, :count] = _height_penalty(knots)
-        penalty[count:, count:] = _SMOOTHNESS * bends.T @ bends + _RANK_PRIOR * np.eye(count)
-        usual = np.concatenate([knots, np.zeros(count)])
+    means = basis.T @ (weights * log_ranks) / np.maximum(near, 1e-9)
+    columns = np.concatenate([basis, basis * (basis @ means - log_ranks)[:, None]], axis=1)
+    bends = np.diff(np.eye(count), 2, axis=0)
+    penalty = np.zeros((2 * count, 2 * count))
+    penalty[:count, :count] = _height_penalty(knots)
+    penalty[count:, count:] = _SMOOTHNESS * bends.T @ bends + _RANK_PRIOR * np.eye(count)
+    usual = np.concatenate([knots, np.zeros(count)])
     rates = (basis.T @ gold + 0.5) / (near + 1.0)
     start = usual.copy()
     start[:count] = np.log(rates / (1.0 - rates))
@@ -198,17 +179,19 @@ def _knots(x: Floats, gold: Floats, weights: Floats) -> Floats:
     """Place knots at even steps of the observed log-odds, each piece with enough gold labels.
 
     Even steps along the scores would be too coarse where the share of gold labels rises steeply.
+
+    Args:
+        x: Log-odds, rising, (n,).
+        gold: Gold labels at each of them, (n,).
+        weights: Number of pairs, (n,).
     """
-    order = np.argsort(x, kind="stable")
-    x, gold, weights = x[order], gold[order], weights[order]
     rates = np.clip(_isotonic(gold / weights, weights), 1e-9, 1 - 1e-9)
     level = np.floor(np.log(rates / (1.0 - rates)) / _STEP)
-    starts = np.flatnonzero(np.diff(level, prepend=level[0] - 1) > 0)
     sums = np.concatenate([[0.0], np.cumsum(gold)])
     enough = max(_FEWEST_HITS, sums[-1] / _MOST_KNOTS / 4)
     kept = [0]
-    for start in starts[1:]:
-        if sums[start] - sums[kept[-1]] >= enough and x[start] > x[kept[-1]]:
+    for start in np.flatnonzero(np.diff(level) > 0) + 1:
+        if sums[start] - sums[kept[-1]] >= enough:
             kept.append(int(start))
     while len(kept) > 1 and sums[-1] - sums[kept[-1]] < enough:
         kept.pop()
@@ -240,7 +223,7 @@ def _height_penalty(knots: Floats) -> Floats:
     """Return the quadratic form of bends and of the distance from leaving scores as they are."""
     bends = _bends(knots)
     # Leaving scores as they are has no bends, so both may be taken of the distance to it.
-    return np.asarray(_SMOOTHNESS * bends.T @ bends + _PRIOR * np.eye(len(knots)))
+    return _SMOOTHNESS * bends.T @ bends + _PRIOR * np.eye(len(knots))
 
 
 def _minimise(
@@ -290,8 +273,5 @@ def _shift(logits: Floats, total: float, weights: Floats) -> float:
 def _bends(knots: Floats) -> Floats:
     """Return the matrix that gives the change of slope at each inner knot from the heights."""
     widths = np.diff(knots)
-    matrix = np.zeros((max(len(knots) - 2, 0), len(knots)))
-    for row in range(len(matrix)):
-        left, right = 1.0 / widths[row], 1.0 / widths[row + 1]
-        matrix[row, row : row + 3] = left, -left - right, right
-    return matrix * np.minimum(widths[:-1], widths[1:])[:, None] if len(matrix) else matrix
+    slopes = np.diff(np.eye(len(knots)), axis=0) / widths[:, None]
+    return np.diff(slopes, axis=0) * np.minimum(widths[:-1], widths[1:])[:, None]

@@ -82,7 +82,7 @@ class Combination:
         if not self.weights:
             every = np.stack([sigmoid(z) for z in logits.values()])
             return np.asarray(every.mean(axis=0), dtype=np.float32)
-        total: NDArray[Any] = np.array(self.bias, dtype=np.float32)
+        total: Any = np.float32(self.bias)
         for name, z in logits.items():
             total = total + np.float32(self.weights[name]) * np.clip(z, -_LARGEST, _LARGEST)
         if self.frequency:

@@ -312,21 +312,20 @@ def rows_of(request: RankRequest, places: slice) -> RankRequest:
 def _topk(labels: Ints, scores: Floats32, k: int) -> tuple[Ints, Floats32]:
     """Return the best k labels of each row, ties by label, −1 for none (see `ranking/topk.py`)."""
     bits = np.ascontiguousarray(scores, dtype=np.float32).view(np.int32).astype(np.int64)
-    keys = np.where(labels >= 0, (bits << 31) | (_LOW - np.maximum(labels, 0)), -1)
+    keys = np.where(labels >= 0, (bits << 31) | (_LOW - labels), -1)
     k = min(k, keys.shape[1])
-    best = np.partition(keys, keys.shape[1] - k, axis=1)[:, keys.shape[1] - k :]
-    best = -np.sort(-best, axis=1)
+    best = -np.sort(np.partition(-keys, k - 1)[:, :k])
     empty = best < 0
-    values = np.maximum(best >> 31, 0).astype(np.int32).view(np.float32)
+    values = (best >> 31).astype(np.int32).view(np.float32)
     return np.where(empty, -1, _LOW - (best & _LOW)), np.where(empty, 0.0, values)
 
 
 def _without_repeats(labels: Ints) -> Ints:
     """Replace labels of a row that appear again by −1."""
-    order = np.argsort(labels, axis=1, kind="stable")
-    ordered = np.take_along_axis(labels, order, axis=1)
+    order = np.argsort(labels, kind="stable")
+    ordered = np.take_along_axis(labels, order, 1)
     again = np.zeros(labels.shape, dtype=bool)
     again[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
     repeated: Bools = np.empty_like(again)
-    np.put_along_axis(repeated, order, again, axis=1)
+    np.put_along_axis(repeated, order, again, 1)
     return np.where(repeated, -1, labels)

@@ -67,7 +67,8 @@ def log_counts(labels: Ints, counts: Ints | None) -> NDArray[np.float64]:
     """Return the logarithm of the training texts of labels (n, m); 0 without counts."""
     if counts is None:
         return np.zeros(labels.shape)
-    return np.asarray(np.log(np.maximum(counts, 1))[np.maximum(labels, 0)], dtype=np.float64)
+    logs: NDArray[np.float64] = np.log(np.maximum(counts, 1))
+    return logs[np.maximum(labels, 0)]
 
 
 def distinct_labels(proposed: Ints) -> Ints:
@@ -76,9 +77,9 @@ def distinct_labels(proposed: Ints) -> Ints:
     Args:
         proposed: (n, m) labels in any order, -1 for none.
     """
-    labels = np.sort(_last_if_empty(proposed), axis=1)
+    labels = np.sort(_last_if_empty(proposed))
     labels[:, 1:][labels[:, 1:] == labels[:, :-1]] = _LAST
-    labels.sort(axis=1)
+    labels.sort()
     widest = int((labels != _LAST).sum(axis=1).max(initial=1))
     trimmed = labels[:, :widest]
     return np.where(trimmed == _LAST, -1, trimmed)
@@ -91,10 +92,10 @@ def scores_at(labels: Ints, scored: Predictions) -> Floats32:
         labels: The result of `distinct_labels`.
         scored: The same labels, sorted by score.
     """
-    by_label = np.argsort(_last_if_empty(scored.indices), axis=1, kind="stable")
-    found = np.take_along_axis(scored.indices, by_label, axis=1)
+    by_label = np.argsort(_last_if_empty(scored.indices), kind="stable")
+    found = np.take_along_axis(scored.indices, by_label, 1)
     assert np.array_equal(found, labels), "a candidate came back without a score"
-    return np.take_along_axis(scored.scores, by_label, axis=1)
+    return np.take_along_axis(scored.scores, by_label, 1)
 
 
 def _last_if_empty(labels: Ints) -> Ints:

@@ -103,8 +103,7 @@ class Predictions:
     def _settle(self) -> None:
         """Put exact ties, which rounding may have made, in the order of the label indices."""
         labels, scores = self.indices, self.scores
-        filled = labels[:, 1:] >= 0
-        ties = filled & (scores[:, 1:] == scores[:, :-1]) & (labels[:, 1:] < labels[:, :-1])
+        ties = (scores[:, 1:] == scores[:, :-1]) & (labels[:, 1:] < labels[:, :-1])
         if ties.any() or np.isfinite(scores[labels < 0]).any():
             indices, scores = sort_topk(labels, scores)
             object.__setattr__(self, "indices", indices)

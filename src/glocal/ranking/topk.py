@@ -32,7 +32,7 @@ class RunningTopK:
         """Add scores (B, C) of labels (C,) or (B, C); negative scores and labels are ignored."""
         keys = _pack(scores, labels)
         if allowed is not None:
-            keys = torch.where(allowed[labels.clamp(min=0)], keys, -1)
+            keys = torch.where(allowed[labels], keys, -1)
         keys = keys.topk(min(self.k, keys.shape[1]), dim=1).values
         if self.keys is not None:
             keys = torch.cat([self.keys, keys], dim=1)
@@ -54,12 +54,12 @@ def topk_of(scores: Tensor, labels: Tensor, k: int, allowed: Tensor | None = Non
 
 def _pack(scores: Tensor, labels: Tensor) -> Tensor:
     bits = scores.float().contiguous().view(torch.int32).long()
-    keys = (bits << 31) | (_LOW - labels.clamp(min=0))
+    keys = (bits << 31) | (_LOW - labels)
     return torch.where(labels >= 0, keys, -1)
 
 
 def _unpack(keys: Tensor) -> TopK:
     empty = keys < 0
     labels = torch.where(empty, -1, _LOW - (keys & _LOW))
-    scores = (keys >> 31).clamp(min=0).int().view(torch.float32)
+    scores = (keys >> 31).int().view(torch.float32)
     return TopK(labels, torch.where(empty, 0.0, scores))

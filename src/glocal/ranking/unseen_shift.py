@@ -49,9 +49,9 @@ def fit_unseen_shift(
 
     def expected(shift: float) -> float:
         shifted = np.where(unseen, sigmoid(odds + shift), scores).astype(np.float32)
-        order = np.argsort(-shifted, axis=1, kind="stable")  # the rank counts too
-        calibrated = calibration(np.take_along_axis(shifted, order, axis=1))
-        return float(calibrated[np.take_along_axis(unseen, order, axis=1)].sum())
+        order = np.argsort(-shifted, kind="stable")  # the rank counts too
+        calibrated = calibration(np.take_along_axis(shifted, order, 1))
+        return float(calibrated[np.take_along_axis(unseen, order, 1)].sum())
 
     low, high = -_LARGEST, _LARGEST
     for _ in range(_STEPS):

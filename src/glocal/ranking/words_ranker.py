@@ -93,8 +93,8 @@ class WordsRanker(DocumentRanker):
     ) -> tuple[Ints, Floats32]:
         """Add the labels outside a list below those found, the most frequent first."""
         width = min(k, self.n_labels)
-        labels = np.full((len(indices), width), -1, dtype=np.int64)
-        values = np.full((len(indices), width), -np.inf, dtype=np.float32)
+        labels = np.full((len(indices), width), -1)
+        values = np.zeros((len(indices), width), np.float32)
         step = max(1, _CELLS // self.n_labels)
         for start in range(0, len(indices), step):
             rows = slice(start, start + step)
@@ -115,7 +115,7 @@ class WordsRanker(DocumentRanker):
     def _outside(self, listed: Ints, allowed: Bools | None) -> Bools:
         """Mark the labels that are not listed for each document, the most frequent first."""
         free = np.ones((len(listed), self.n_labels + 1), dtype=bool)  # a column for empty places
-        np.put_along_axis(free, np.where(listed < 0, self.n_labels, listed), False, axis=1)
+        np.put_along_axis(free, np.where(listed < 0, self.n_labels, listed), False, 1)
         free = free[:, :-1]
         if allowed is not None:
             free &= allowed
@@ -139,7 +139,7 @@ def log_odds_at(
         labels: (B, C) the labels asked for.
         unseen: (L,) labels without a training text.
     """
-    order = np.argsort(best, axis=1, kind="stable")
+    order = np.argsort(best, kind="stable")
     found = np.full(labels.shape, np.nan, dtype=np.float32)
     for row, (own, places) in enumerate(zip(best, order, strict=True)):
         at = np.minimum(np.searchsorted(own, labels[row], sorter=places), len(own) - 1)
