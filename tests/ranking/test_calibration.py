@@ -208,3 +208,13 @@ def test_labels_added_later_change_no_other_probability(odds, added, empty):
     filled = together[:, : scores.shape[1] - empty]
     assert (np.diff(filled, axis=1) <= 0).all()
     assert np.isneginf(together[:, scores.shape[1] - empty :]).all()
+
+
+def test_labels_added_later_take_nothing_from_empty_places():
+    curve = CalibrationCurve((-8.0, 0.0, 4.0), (-7.0, 0.5, 3.0))
+    scores = np.array([[0.9, 0.05, -np.inf]], np.float32)
+    added = np.array([[False, True, False]])
+    found = Calibration(curve=curve)(scores, added=added)
+    alone = Calibration(curve=curve)(scores[:, 1:2])
+    assert found[0, 1] == alone[0, 0]
+    assert np.isneginf(found[0, 2])

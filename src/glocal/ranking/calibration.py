@@ -74,9 +74,10 @@ class Calibration:
                 ranks = np.cumsum(~added, axis=-1, dtype=np.float64) + added
             odds = self.curve(rise + fall, ranks)
         scaled = np.maximum(sigmoid(odds), _CLIP[0]).astype(np.float32)
-        _keep_apart(scaled, values, ~finite if added is None else added | ~finite)
+        loose = ~finite if added is None else added | ~finite
+        _keep_apart(scaled, values, loose)
         if added is not None:
-            _fit_in(scaled, added & finite)
+            _fit_in(scaled, loose)
         return np.where(finite, scaled, values)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -165,16 +166,16 @@ def _keep_apart(scaled: Floats32, original: Floats32, ignored: NDArray[np.bool_]
         last_original = np.where(skip, last_original, own)
 
 
-def _fit_in(scaled: Floats32, added: NDArray[np.bool_]) -> None:
-    """Bring, in place, each added label's score between those of its neighbours."""
+def _fit_in(scaled: Floats32, loose: NDArray[np.bool_]) -> None:
+    """Bring, in place, each loose place's score between those of the places that are not."""
     width = scaled.shape[-1]
     below = np.zeros(scaled.shape[:-1], np.float32)
     lowest = np.empty_like(scaled)
     for place in reversed(range(width)):
         lowest[..., place] = below
-        below = np.where(added[..., place], below, scaled[..., place])
+        below = np.where(loose[..., place], below, scaled[..., place])
     above = np.full(scaled.shape[:-1], np.inf, np.float32)
     for place in range(width):
         own = np.minimum(np.maximum(scaled[..., place], lowest[..., place]), above)
-        scaled[..., place] = np.where(added[..., place], own, scaled[..., place])
+        scaled[..., place] = np.where(loose[..., place], own, scaled[..., place])
         above = scaled[..., place]
