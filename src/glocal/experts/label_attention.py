@@ -88,7 +88,7 @@ class LabelAttentionExpert(Expert):
             means: Of the tokens of this expert's layer, before the key projection.
             spread: That standard deviation, in units of the softmax's logits.
         """
-        project = torch.eye(len(means.overall)) if self.key is None else self.key.weight.detach()
+        project = torch.eye(len(means.overall)) if self.key is None else self.key.weight
         project = project.to(means.overall)
         directions = (means.by_label - means.overall) @ project.T  # (L, d)
         directions = functional.normalize(directions, dim=1)

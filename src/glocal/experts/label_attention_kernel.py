@@ -98,7 +98,7 @@ class _LabelAttention(torch.autograd.Function):
     ) -> Tensor:
         needed = any(ctx.needs_input_grad)
         # In training the last product is of rounded weights, as its gradient is.
-        weight = output.to(keys.dtype).float() if needed else output.float()
+        weight = output.to(keys.dtype).float() if needed else output
         rows = query.to(keys.dtype).contiguous()
         keys, values = keys.contiguous(), values.contiguous()
         absent = _absent(mask, keys)

@@ -29,7 +29,7 @@ class LabelMeans:
 
     def add(self, tokens: Tensor, mask: Tensor, gold: Tensor) -> None:
         """Add hidden states (B, T, H), their mask (B, T) and gold labels (B, G)."""
-        weights = mask.unsqueeze(-1).float()
+        weights = mask.unsqueeze(-1)
         tokens = tokens.float() * weights
         sums = tokens.sum(1)  # (B, H)
         self.overall += sums.sum(0)

@@ -91,8 +91,8 @@ class CalibrationCurve:
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> CalibrationCurve:
         """Build a curve from stored values."""
-        rows = (tuple(map(float, mapping.get(name, ()))) for name in _ROWS)
-        return cls(*rows, rank_slope=float(mapping["rank_slope"]))
+        knots, heights, slopes, usual = (tuple(map(float, mapping.get(name, ()))) for name in _ROWS)
+        return cls(knots, heights, slopes, usual, float(mapping["rank_slope"]))
 
 
 def fit_curve(

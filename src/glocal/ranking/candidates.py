@@ -30,7 +30,7 @@ class Candidates(NamedTuple):
             return self
         own = (here.local(self.labels, n_labels) >= 0) & (self.weights > 0)
         most = max(1, int(own.sum(1).max()))  # so that little is computed in vain
-        places = own.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+        places = own.int().argsort(descending=True, stable=True)[:, :most]
         start, _ = here.bounds(n_labels)
         return Candidates(
             torch.where(own, self.labels - start, 0).gather(1, places),

@@ -284,7 +284,7 @@ class GraphRanker(DocumentRanker):
             request: Says which labels are asked for.
         """
         experts = dict(zip(self.expert_names, logits, strict=True))
-        counts, own = self.counts[np.maximum(labels, 0)], list(request.experts)
+        counts, own = self.counts[labels], list(request.experts)
         scores = [self.combination.of_arrays(experts, counts)]
         scores += [Combination().of_arrays({name: experts[name]}, counts) for name in own]
         if request.mean:
@@ -292,7 +292,7 @@ class GraphRanker(DocumentRanker):
         rows = np.broadcast_to(labels, scores[0].shape)
         usable = rows >= 0
         if request.allowed is not None:
-            usable = usable & request.allowed[np.maximum(rows, 0)]
+            usable = usable & request.allowed[rows]
         kept = np.where(usable, rows, -1)
         combined, *parts = [Predictions(*_topk(kept, found, request.k)) for found in scores]
         return replace(
@@ -311,7 +311,7 @@ def rows_of(request: RankRequest, places: slice) -> RankRequest:
 
 def _topk(labels: Ints, scores: Floats32, k: int) -> tuple[Ints, Floats32]:
     """Return the best k labels of each row, ties by label, −1 for none (see `ranking/topk.py`)."""
-    bits = np.ascontiguousarray(scores, dtype=np.float32).view(np.int32).astype(np.int64)
+    bits = scores.view(np.int32).astype(np.int64)
     keys = np.where(labels >= 0, (bits << 31) | (_LOW - labels), -1)
     k = min(k, keys.shape[1])
     best = -np.sort(np.partition(-keys, k - 1)[:, :k])

@@ -57,9 +57,7 @@ class Pool:
     def hits(self, gold: Any) -> Bools:
         """Mark the pooled labels that are gold, (n, m)."""
         rows = np.repeat(np.arange(len(self.labels)), self.labels.shape[1])
-        found = np.asarray(gold[rows, np.maximum(self.labels, 0).ravel()]).reshape(
-            self.labels.shape
-        )
+        found = np.asarray(gold[rows, self.labels.ravel()]).reshape(self.labels.shape)
         return np.asarray((found > 0) & self.filled)
 
 
@@ -68,7 +66,7 @@ def log_counts(labels: Ints, counts: Ints | None) -> NDArray[np.float64]:
     if counts is None:
         return np.zeros(labels.shape)
     logs: NDArray[np.float64] = np.log(np.maximum(counts, 1))
-    return logs[np.maximum(labels, 0)]
+    return logs[labels]
 
 
 def distinct_labels(proposed: Ints) -> Ints:
@@ -92,7 +90,7 @@ def scores_at(labels: Ints, scored: Predictions) -> Floats32:
         labels: The result of `distinct_labels`.
         scored: The same labels, sorted by score.
     """
-    by_label = np.argsort(_last_if_empty(scored.indices), kind="stable")
+    by_label = np.argsort(_last_if_empty(scored.indices))
     found = np.take_along_axis(scored.indices, by_label, 1)
     assert np.array_equal(found, labels), "a candidate came back without a score"
     return np.take_along_axis(scored.scores, by_label, 1)

@@ -33,10 +33,10 @@ class RunningTopK:
         keys = _pack(scores, labels)
         if allowed is not None:
             keys = torch.where(allowed[labels], keys, -1)
-        keys = keys.topk(min(self.k, keys.shape[1]), dim=1).values
+        keys = keys.topk(min(self.k, keys.shape[1])).values
         if self.keys is not None:
             keys = torch.cat([self.keys, keys], dim=1)
-            keys = keys.topk(min(self.k, keys.shape[1]), dim=1).values
+            keys = keys.topk(min(self.k, keys.shape[1])).values
         self.keys = keys
 
     def result(self) -> TopK:

@@ -45,7 +45,7 @@ def fit_unseen_shift(
     n_gold = int(judged.hits[rows][unseen].sum())
     if not n_gold:
         return 0.0
-    odds = log_odds(np.where(unseen, scores, 0.5), _CLIP)
+    odds = log_odds(scores, _CLIP)
 
     def expected(shift: float) -> float:
         shifted = np.where(unseen, sigmoid(odds + shift), scores).astype(np.float32)

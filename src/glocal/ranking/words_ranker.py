@@ -66,7 +66,7 @@ class WordsRanker(DocumentRanker):
         logits = odds if candidates is None else log_odds_at(best, odds, labels, self.unseen)
         usable = labels >= 0
         if allowed is not None:
-            usable &= allowed[np.maximum(labels, 0)]
+            usable &= allowed[labels]
         kept = np.where(usable, labels, -1)
 
         def ranked(combination: Combination) -> Predictions:
@@ -139,14 +139,14 @@ def log_odds_at(
         labels: (B, C) the labels asked for.
         unseen: (L,) labels without a training text.
     """
-    order = np.argsort(best, kind="stable")
+    order = np.argsort(best)
     found = np.full(labels.shape, np.nan, dtype=np.float32)
     for row, (own, places) in enumerate(zip(best, order, strict=True)):
         at = np.minimum(np.searchsorted(own, labels[row], sorter=places), len(own) - 1)
         there = own[places[at]] == labels[row]
         found[row, there] = odds[row, places[at[there]]]
     lowest = odds.min(axis=1, keepdims=True)
-    known = ~unseen[np.maximum(best, 0)] | (best < 0)
+    known = ~unseen[best] | (best < 0)
     lowest_known = np.where(known, odds, odds.max(initial=-np.inf)).min(axis=1, keepdims=True)
-    other = np.where(unseen[np.maximum(labels, 0)], lowest, lowest_known)
+    other = np.where(unseen[labels], lowest, lowest_known)
     return np.where(np.isnan(found), other, found).astype(np.float32)
