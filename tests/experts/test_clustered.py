@@ -98,3 +98,27 @@ def test_a_run_saves_and_loads(tmp_path):
     assert predictor.recipe.document.head == "aplc"
     assert np.isfinite(predictor.predict(["the red cat"], k=3).scores).all()
     assert len(predictor.explain("the red cat", k=2)) == 2
+
+
+@pytest.mark.parametrize(("options", "skips"), [({}, True), ({"skip_tails": False}, False)])
+def test_tails_are_computed_for_every_document_where_shapes_must_stay(options, skips):
+    torch.manual_seed(0)
+    clusters = label_clusters(COUNTS, (0.4, 0.3, 0.3))
+    expert = DocumentExpert(
+        DocumentConfig(),
+        name="D-1",
+        layers=(1,),
+        hidden_size=8,
+        n_labels=len(COUNTS),
+        bias=torch.zeros(len(COUNTS)),
+        clusters=lambda width: APLC(clusters, width=width),
+        **options,
+    )
+    read, document = [], torch.randn(3, 8)
+    for number in range(1, expert.head.n_tails + 1):
+        project = expert.head.cluster(number).project
+        project.register_forward_hook(lambda _, inputs, __: read.append(len(inputs[0])))
+    gold = torch.from_numpy(clusters.order[:1].repeat(3)[:, None])  # in the head alone
+    loss = expert.loss((document,), gold, limit=1000)
+    assert set(read) == {0 if skips else 3}
+    torch.testing.assert_close(loss, expert.head.loss(document, gold, torch.ones(3), limit=1000))

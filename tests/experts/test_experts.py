@@ -302,3 +302,15 @@ def test_experts_score_every_label_and_are_trained():
         assert expert.ranks_all
         assert expert.suggestions(()) is None
     assert document_expert().label_width == 1
+
+
+def test_logits_lie_label_by_label_where_a_graph_is_exported(monkeypatch):
+    """Other runtimes then share the mapped file of the label vectors in place of a copy."""
+    expert, feats = document_expert(bias=False), features()
+    state = expert.prepare(feats)
+    plain = expert.logits(state, slice(0, L))
+    assert plain.is_contiguous()
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+    exported = expert.logits(state, slice(0, L))
+    assert exported.T.is_contiguous()
+    torch.testing.assert_close(exported, plain)

@@ -83,6 +83,42 @@ def test_fp32_in_the_interpreter(shape, monkeypatch):
 
 
 @interpreted
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (2, 30, 45, 32, 128, False),  # less than a tile of tokens
+        (2, 30, 65, 32, 128, False),  # a tile and a token
+        (1, 20, 300, 32, 128, False),
+        (1, 20, 256, 32, 256, False),  # a whole tile of the last kernel
+        (1, 600, 9, 32, 128, False),  # labels in several splits
+    ],
+)
+def test_tiles_that_are_not_full_in_the_interpreter(shape):
+    pytest.importorskip("triton", minversion="3.9", reason="older interpreters need NumPy < 2.4")
+    assert max(errors(kernel.label_attention, *inputs(shape))) < 2e-6
+
+
+@interpreted
+def test_large_scores_in_the_interpreter():
+    """The softmax is shifted by the largest score of tokens that are there."""
+    pytest.importorskip("triton", minversion="3.9", reason="older interpreters need NumPy < 2.4")
+    tensors, mask, _ = inputs((3, 20, 70, 32, 128, True))
+    tensors[0] -= 10.0 * tensors[1].mean((0, 1))
+    with torch.no_grad():
+        found = kernel.label_attention(*tensors, mask, scale=20.0)
+    expected = exact(*(t.double() for t in tensors), mask, scale=20.0)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-4)
+
+
+@interpreted
+def test_autocast_around_training_changes_no_product():
+    pytest.importorskip("triton", minversion="3.9", reason="older interpreters need NumPy < 2.4")
+    arguments = inputs((1, 20, 10, 32, 128, False))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert max(errors(kernel.label_attention, *arguments)[1:]) < 2e-6
+
+
+@interpreted
 def test_without_gradients_in_the_interpreter():
     pytest.importorskip("triton", minversion="3.9", reason="older interpreters need NumPy < 2.4")
     tensors, mask, _ = inputs(SHAPES[1])
@@ -183,6 +219,116 @@ def test_products_are_written_where_they_are_asked_for():
     assert kernel._product(left, right, out) is out
     torch.testing.assert_close(out, left @ right)
     torch.testing.assert_close(kernel._product(left, right), left @ right)
+
+
+class Launches:
+    """Stands in for a kernel and records how it is launched."""
+
+    def __init__(self):
+        self.made = []
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **settings: self.made.append((grid[0], arguments, settings))
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    pytest.importorskip("triton", minversion="3.9", reason="older interpreters need NumPy < 2.4")
+    found = Launches()
+    for name in ("_logits_kernel", "_score_gradients_kernel", "_gate_kernel"):
+        monkeypatch.setattr(kernel, name, found)
+    return found
+
+
+def score(tokens, *, labels=300, keep=True):
+    keys, values = torch.zeros(2, tokens, 32), torch.zeros(2, tokens, 256)
+    query, weight = torch.zeros(labels, 32), torch.zeros(256)
+    return kernel._score(query, keys, values, weight, None, scale=1.0, keep=keep)
+
+
+def test_a_program_scores_128_labels_of_a_document_64_tokens_at_a_time(launches):
+    logits, normaliser, signs = score(70)
+    assert logits.shape == normaliser.shape == (2, 300)
+    assert (signs.shape, signs.dtype) == ((2, 300, 8), torch.int32)
+    score(128, labels=256)
+    assert [grid for grid, _, _ in launches.made] == [3 * 2, 2 * 2]
+    assert [settings["EVEN"] for _, _, settings in launches.made] == [False, True]
+    for _, _, settings in launches.made:
+        assert (settings["H"], settings["M"], settings["N"]) == (256, 128, 64)
+        assert (settings["MASKED"], settings["KEEP"]) == (False, True)
+        assert (settings["num_warps"], settings["num_stages"]) == (8, 2)
+
+
+def test_without_gradients_no_signs_are_kept(launches):
+    assert score(70, keep=False)[2].shape == (2, 0, 8)
+    assert not launches.made[0][2]["KEEP"]
+
+
+def test_gradients_of_scores_are_computed_by_the_same_tiles(launches):
+    keys, values, query = torch.zeros(2, 70, 32), torch.zeros(2, 70, 128), torch.zeros(300, 32)
+    results = torch.zeros(130, 2, 70), torch.zeros(130, 2, 70)
+    signs = torch.zeros(2, 300, 4, dtype=torch.int32)
+    saved = torch.zeros(128), None, torch.zeros(2, 300), torch.zeros(2, 300), signs, None
+    kernel._score_gradients(query, keys, values, saved, results, start=170, scale=1.0)
+    ((grid, _, settings),) = launches.made
+    assert grid == 2 * 2
+    assert settings == {
+        "H": 128, "M": 128, "N": 64, "MASKED": False, "EVEN": False,
+        "num_warps": 8, "num_stages": 2,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "width", "programs", "splits", "tokens"),
+    [
+        ((5000, 2, 512), 256, 132, 10, 256),  # at least eight tiles of labels for each split
+        ((50_000, 2, 512), 256, 132, 16, 256),  # as many as the device runs at once
+        ((5000, 2, 300), 128, 132, 10, 128),  # tiles of half the tokens waste less
+        ((5000, 200, 512), 128, 132, 1, 256),
+    ],
+)
+def test_labels_are_split_until_the_device_is_full(
+    launches, monkeypatch, shape, width, programs, splits, tokens
+):
+    monkeypatch.setattr(kernel, "_programs", lambda _: programs)
+    labels, documents, _ = shape
+    signs = torch.zeros(1, 1, 1, dtype=torch.int32).expand(documents, labels, width // 32)
+    total = torch.zeros(1, 1, 1).expand(documents, shape[2], width)
+    sums = []
+    monkeypatch.setattr(torch, "empty", lambda size, **_: sums.append(size) or torch.zeros(1))
+    monkeypatch.setattr(kernel.Tensor, "add_", lambda self, other: self)
+    kernel._gate(torch.zeros(1, 1, 1).expand(shape), signs, total, start=0)
+    ((grid, arguments, settings),) = launches.made
+    tiles = -(-shape[2] // tokens)
+    assert grid == splits * documents * (width // 128) * tiles
+    assert sums == [(splits, documents, shape[2], width)]
+    per_split = arguments[-1]
+    assert per_split % 64 == 0
+    assert (splits - 1) * per_split < labels <= splits * per_split
+    assert settings == {
+        "H": width, "W": 128, "C": 64, "N": tokens, "EVEN": shape[2] % tokens == 0,
+        "num_warps": 8, "num_stages": 4,
+    }  # fmt: skip
+
+
+def test_a_part_of_the_backward_pass_keeps_to_its_memory(monkeypatch):
+    pytest.importorskip("triton", minversion="3.9", reason="older interpreters need NumPy < 2.4")
+    parts, tensors = [], inputs((2, 30, 10, 32, 128, False))[0]
+    monkeypatch.setattr(kernel, "_score_gradients", lambda *a, start, scale: None)
+    monkeypatch.setattr(
+        kernel, "_gate", lambda weights, *_, start: parts.append((start, weights.numel()))
+    )
+    leaves = [t.requires_grad_() for t in tensors]
+    logits = kernel.label_attention(*leaves, None, scale=1.0)
+    for limit, expected in (
+        (160, [(0, 160), (8, 160), (16, 160), (24, 120)]),
+        (1, [(label, 20) for label in range(30)]),  # never less than a label
+        (10**6, [(0, 600)]),
+    ):
+        monkeypatch.setattr(kernel, "_PART_ELEMENTS", limit)
+        torch.autograd.grad(logits, leaves, torch.ones_like(logits), retain_graph=True)
+        assert parts == expected
+        parts.clear()
 
 
 def attention(**options):

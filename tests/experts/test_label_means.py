@@ -82,3 +82,39 @@ def test_nothing_read_gives_zeros():
     means = LabelMeans(2, 3, torch.device("cpu")).finish()
     assert not means.overall.any()
     assert not means.covariance().any()
+
+
+def test_one_token_is_its_own_mean():
+    token = torch.arange(1.0, 4.0)
+    means = LabelMeans(2, 3, torch.device("cpu"))
+    means.add(token.view(1, 1, 3), torch.ones(1, 1, dtype=torch.bool), torch.tensor([[1]]))
+    means.finish()
+    assert means.overall.tolist() == means.by_label[1].tolist() == token.tolist()
+    assert not means.covariance().any()
+
+
+def test_sums_are_where_the_hidden_states_are():
+    means = LabelMeans(2, 3, torch.device("meta"))
+    tensors = [value for value in vars(means).values() if torch.is_tensor(value)]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert len(tensors) == 5
+
+
+def test_small_hidden_states_start_queries_of_the_same_spread():
+    expert, feats = attention_expert(projections=False), features()
+    feats.hidden[1] = feats.hidden[1] * 1e-3
+    expert.start_queries(gathered(feats, torch.tensor([[0, 3], [3, -1], [5, -1]])), spread=3.0)
+    scores = feats.hidden[1][feats.mask] @ expert.query[[0, 3, 5]].T
+    torch.testing.assert_close(
+        scores.std(0, unbiased=False), torch.full((3,), 3.0), rtol=1e-3, atol=0
+    )
+
+
+def test_a_label_of_every_token_starts_by_attending_to_all_alike():
+    """Its mean token is that of all texts, so there is nothing that it has more of."""
+    expert = attention_expert()
+    means = LabelMeans(L, H, torch.device("cpu"))
+    tokens = torch.arange(2.0 * H).view(1, 2, H)
+    means.add(tokens, torch.ones(1, 2, dtype=torch.bool), torch.tensor([[2]]))
+    expert.start_queries(means.finish())
+    assert not expert.query[2].any()

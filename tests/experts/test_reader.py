@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.config import ReaderConfig
+from glocal.config import DocumentConfig, ReaderConfig
 from glocal.encoders.encoder import Features
-from glocal.experts.reader import ScopeEncoding, VotePrior, vote_odds, vote_prior
+from glocal.experts.reader import ReaderExpert, ScopeEncoding, VotePrior, vote_odds, vote_prior
+from glocal.heads.aplc import APLC
+from glocal.heads.frequency_clusters import label_clusters
 
 SCOPE = torch.tensor([[3, 1, 0, -1], [2, -1, -1, -1]], dtype=torch.int32)
 VOTES = torch.tensor([[1.0, 0.25, 0.0, 0.0], [0.5, 0.0, 0.0, 0.0]])
@@ -91,3 +93,72 @@ def test_label_vectors_are_learned_or_fixed():
     assert not list(fixed.parameters())
     assert learned.state_dict().keys() == fixed.state_dict().keys() == {"table"}
     assert fixed.table.dtype == torch.float32
+
+
+def reader(*, clusters=None, document=None, n_labels=5, dropout=0.0, **options):
+    torch.manual_seed(0)
+    config = ReaderConfig(**{"heads": 2, "bottleneck": 6, "prior": False, **options})
+    return ReaderExpert(
+        config,
+        document or DocumentConfig(),
+        name="R-1",
+        layer=1,
+        hidden_size=4,
+        label_vectors=VECTORS,
+        dropout=dropout,
+        n_labels=n_labels,
+        bias=torch.arange(float(n_labels)),
+        clusters=clusters,
+    )
+
+
+def read():
+    torch.manual_seed(1)
+    hidden, mask = torch.randn(2, 3, 4), torch.tensor([[True, True, True], [True, False, False]])
+    return Features({1: hidden}, mask, companion_features=features().companion_features)
+
+
+def test_label_parts_include_the_ids_that_a_prior_scores_by():
+    own, ids = reader(prior=True).label_parts()
+    assert own.names == ("weight", "bias")
+    assert ids.names == ("labels",)
+    assert isinstance(ids.module, VotePrior)
+    (own,) = reader().label_parts()
+    assert own.names == ("weight", "bias")
+    clusters = label_clusters(np.array([5, 1, 2, 0, 1]), (0.5, 0.5))
+    assert reader(clusters=lambda width: APLC(clusters, width=width)).label_parts() is None
+
+
+@pytest.mark.parametrize("prior", [False, True])
+def test_the_document_vector_is_scored_and_the_prior_added(prior):
+    expert, found = reader(prior=prior).eval(), read()
+    vector, *votes = expert.prepare(found)
+    expected = expert.network(found.hidden[1], found.mask, *expert.scope(found))
+    torch.testing.assert_close(vector, expected)
+    logits = vector @ expert.weight.T + expert.bias
+    if prior:
+        logits = logits + vote_prior(votes, torch.arange(5))
+    torch.testing.assert_close(expert.logits((vector, *votes), slice(0, 5)), logits)
+    assert len(votes) == 2 * prior
+
+
+def test_settings_reach_the_network_and_the_output_layer():
+    expert = reader(pooling="text", residual=False, document=DocumentConfig(bias=False))
+    network = expert.network
+    assert (network.pooling, network.residual) == ("text", False)
+    assert network.bottleneck.weight.shape == (6, 4)
+    assert expert.bias is None
+    assert reader(bottleneck=0).network.bottleneck.weight.shape == (4, 4)
+    expert, found = reader(dropout=0.5).train(), read()
+    assert expert.dropout.p == 0.5
+    assert not torch.equal(expert.prepare(found)[0], expert.prepare(found)[0])
+
+
+@pytest.mark.parametrize("label_vectors", ["learned", "fixed"])
+def test_every_parameter_is_in_one_group(label_vectors):
+    expert = reader(prior=True, votes=True, label_vectors=label_vectors)
+    groups = expert.parameter_groups()
+    grouped = [id(p) for members in groups.values() for p in members]
+    assert sorted(grouped) == sorted(id(p) for p in expert.parameters())
+    assert [p.shape for p in groups["queries"]] == [(4, 3)] * (label_vectors == "learned")
+    assert {id(p) for p in groups["mlp"]} == {id(expert.prior.numbers)}

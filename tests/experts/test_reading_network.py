@@ -214,3 +214,29 @@ def test_the_paper_pools_every_place_without_a_last_residual():
     assert network(7).teacher is None
     narrow = DualNetwork(WIDTH, HEADS, CONFIGURATIONS[6], bottleneck=5, residual=True)
     assert narrow.bottleneck.weight.shape == (5, WIDTH)
+
+
+def test_the_mean_of_one_place_is_that_place():
+    states, mask = torch.tensor([[[5.0, 7.0], [9.0, 9.0]]]), torch.tensor([[True, False]])
+    assert masked_mean(states, mask).tolist() == [[5.0, 7.0]]
+
+
+def test_residuals_of_text_and_teacher_start_silent_if_they_are_asked_for():
+    asked, plain = network(4, residual=True), network(4)
+    for branch in (asked.text, asked.teacher):
+        assert branch.added == [True, True]
+        assert not any(block.output.weight.any() for block in branch.attentions)
+    for branch in (plain.text, plain.teacher):
+        assert branch.added == [True, False]
+        assert all(block.output.weight.any() for block in branch.attentions)
+    assert not asked.interaction.output.weight.any()
+    assert plain.interaction.output.weight.any()
+
+
+def test_the_bottleneck_starts_as_the_identity_with_residuals_alone():
+    def bottleneck(residual):
+        dual = DualNetwork(WIDTH, HEADS, CONFIGURATIONS[6], bottleneck=WIDTH, residual=residual)
+        return dual.bottleneck.weight
+
+    assert torch.equal(bottleneck(True), torch.eye(WIDTH))
+    assert not torch.equal(bottleneck(False), torch.eye(WIDTH))

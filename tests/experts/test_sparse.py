@@ -60,3 +60,19 @@ def test_it_learns_nothing_and_suggests_what_it_lists():
     assert expert.parameter_groups() == {}
     assert not expert.state_dict()
     torch.testing.assert_close(expert.suggestions(expert.prepare(features())), BEST.long())
+
+
+def test_added_labels_have_the_lowest_log_odds_of_their_own():
+    # 5 and 6 were added, 0 and 3 have no training text; places without a label stand for trained
+    # ones. Scores of labels that were not added are as without those two.
+    unseen = torch.tensor([True, False, False, True, False, False, False])
+    expert = SparseExpert(name="S", n_labels=L, unseen=unseen, n_added=2)
+    assert expert.added.tolist() == [False] * 5 + [True] * 2
+    best = torch.tensor([[4, 0, 6, -1], [1, 3, 5, 6]])
+    odds = torch.tensor([[1.5, -2.5, -6.0, -1.0], [0.5, -1.0, -2.0, -4.0]])
+    found = expert.score((best, odds), (torch.arange(L),))
+    assert found.tolist() == [
+        [-2.5, -1.0, -1.0, -2.5, 1.5, -6.0, -6.0],
+        [-1.0, 0.5, 0.5, -1.0, 0.5, -2.0, -4.0],
+    ]
+    assert not expert.state_dict()

@@ -253,3 +253,30 @@ def test_vectors_are_computed_again_in_training_and_with_gradients():
         assert expert.tie.vectors(expert.weight) is expert.tie.vectors(expert.weight)
         expert.train()
         assert expert.tie.vectors(expert.weight) is not expert.tie.vectors(expert.weight)
+
+
+def test_a_single_label_text_has_no_direction():
+    vectors = torch.zeros(L, H)
+    vectors[2] = TEXTS[2]
+    assert not text(vectors=vectors).directions().any()
+    assert not text(vectors=torch.zeros(L, H)).directions().any()
+
+
+def test_a_label_with_neither_text_nor_training_texts_has_no_vector():
+    vectors = TEXTS.clone()
+    vectors[[1, 4]] = 0.0
+    expert = document_expert(text(vectors=vectors)).eval()
+    with torch.no_grad():
+        expert.weight.fill_(3.0)
+    found = expert.label_tensors()[0]
+    assert not found[1].any()
+    assert found[4].tolist() == [3.0] * H
+
+
+def test_by_default_own_parts_count_whole_and_none_is_dropped():
+    tie = LabelText(TEXTS, COUNTS, tied=True).join(torch.nn.Parameter(torch.zeros(L, H)))
+    assert (tie.share > 0).tolist() == (COUNTS > 0).tolist()
+    assert set(tie.share.tolist()) == {0.0, 1.0}
+    assert tie.dropout == 0.0
+    scores = (TEXTS - TEXTS.mean(0)) @ tie.vectors(torch.zeros(L, H)).T
+    assert float(scores.detach().std()) == pytest.approx(1.0, rel=1e-4)
