@@ -1,9 +1,11 @@
 """Which tails a search visits, for which documents, and in which order."""
 
+import pytest
 import torch
 
+from glocal.losses.memory import ChunkUse
 from glocal.ranking.aplc_topk import aplc_topk
-from tests.heads.test_aplc import COUNTS, WIDTH, build
+from tests.heads.test_aplc import COUNTS, WIDTH, build, part_of
 
 
 def watched(gate_logits, **options):
@@ -73,3 +75,44 @@ def test_an_empty_place_is_free_for_every_tail():
     found = search(head, k=1, allowed=allowed)
     assert found.indices.tolist() == [[int(head.order[-1])]] * 4
     assert sorted(visits) == [(1, 4), (2, 4)]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_slice_of_the_labels_is_searched_like_the_whole(number):
+    partition = (0.4, 0.3, 0.3)
+    head = build(partition, dtype=torch.float64)
+    document = torch.randn(
+        4, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    part, k = part_of(head, partition, number), len(COUNTS)
+    here = torch.cat([
+        head.order[head.bounds[place] + torch.arange(*part.cluster(place).here)]
+        for place in range(head.n_tails + 1)
+    ])  # fmt: skip
+    allowed = torch.zeros(k, dtype=torch.bool)
+    allowed[here] = True
+    expected = aplc_topk(head, document, len(here), allowed=allowed)
+    found = aplc_topk(part, document, k)
+    assert torch.equal(found.indices[:, : len(here)], expected.indices)
+    assert torch.equal(found.scores[:, : len(here)], expected.scores)
+    assert (found.indices[:, len(here) :] == -1).all()
+
+
+def test_labels_of_a_cluster_are_scored_within_the_memory_limit(monkeypatch):
+    head, _ = watched([1.0, 1.0])
+    expected, sizes = search(head, k=5), []
+    monkeypatch.setattr(ChunkUse, "limit", lambda use, device: 8)
+    for number in range(3):
+        cluster = head.cluster(number)
+        score = cluster.logits
+
+        def logits(inner, chunk, score=score):
+            found = score(inner, chunk)
+            sizes.append(found.numel())
+            return found
+
+        monkeypatch.setattr(cluster, "logits", logits)
+    found = search(head, k=5)
+    assert torch.equal(found.indices, expected.indices)
+    assert max(sizes) == 8  # four documents, two labels

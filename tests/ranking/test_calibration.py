@@ -218,3 +218,14 @@ def test_labels_added_later_take_nothing_from_empty_places():
     alone = Calibration(curve=curve)(scores[:, 1:2])
     assert found[0, 1] == alone[0, 0]
     assert np.isneginf(found[0, 2])
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (1, 1, 4)])
+def test_labels_added_later_stay_between_scores_that_were_kept_apart(shape):
+    # Cooled down, all three are 1; the second is lowered by one step, and the third not above it.
+    scores = np.array([0.99999, 0.9999, 0.999, 0.5], np.float32).reshape(shape)
+    added = np.array([False, False, True, False]).reshape(shape)
+    found = temperature(0.05)(scores, added=added).ravel()
+    below = np.nextafter(np.float32(1), np.float32(0))
+    assert found[:3].tolist() == [1.0, below, below]
+    assert found[3] == pytest.approx(0.5)

@@ -11,6 +11,7 @@ from glocal.ranking.calibration_curve import (
     _bends,
     _fit,
     _hats,
+    _shift,
     fit_curve,
     summed_pairs,
 )
@@ -260,3 +261,98 @@ def test_knots_must_rise():
         CalibrationCurve((0.0, 0.0, 1.0), (-1.0, 0.0, 1.0))
     with pytest.raises(ValueError, match="rising knots"):
         CalibrationCurve((0.0, 0.5, 1.0), (-1.0, -1.0, 1.0))
+
+
+def knots_of(gold, weights):
+    """Where knots are placed for log-odds 0, 1, 2 …"""
+    x = np.arange(float(len(gold)))
+    gold, weights = np.array(gold, float), np.array(weights, float)
+    curve = fit_curve(x, gold / weights, weights, np.ones_like(x))
+    return list(curve.knots)
+
+
+@pytest.mark.parametrize(
+    ("gold", "weights", "knots"),
+    [
+        # Twenty gold labels between knots, and after the last.
+        ([20, 60, 300, 600], [4000, 2000, 1000, 1000], [0, 1, 2, 3, 4]),
+        ([19, 60, 300, 600], [4000, 2000, 1000, 1000], [0, 2, 3, 4]),
+        ([30, 60, 300, 20], [4000, 2000, 1000, 22], [0, 1, 2, 3, 4]),
+        ([30, 60, 300, 19], [4000, 2000, 1000, 21], [0, 1, 2, 3]),
+        # A step is half a unit of observed log-odds: these rates are in one step.
+        ([300, 310, 600], [1000, 1000, 1000], [0, 2, 3]),
+        # Of many gold labels, a hundred and twentieth between knots.
+        ([39, 1, 960, 3800], [90_000, 600, 90_000, 90_000], [0, 2, 3, 4]),
+        ([40, 0, 960, 3800], [90_000, 600, 90_000, 90_000], [0, 2, 3, 4]),
+        # Certain ones have a step of their own.
+        ([0, 50, 50], [900, 100, 50], [0, 2, 3]),
+        ([30], [90], [0, 1]),
+    ],
+)
+def test_knots_are_placed_where_the_rate_of_gold_labels_rises(gold, weights, knots):
+    assert knots_of(gold, weights) == knots
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_heights_and_rank_effects_minimise_one_objective(scale):
+    x = np.repeat([-2.0, -1.0, 0.0, 1.0, 2.0], 2)
+    ranks, weights = np.tile([1.0, 6.0], 5), scale * np.tile([300.0, 500.0], 5)
+    gold = weights * sigmoid(0.8 * x - 0.6 * np.log(ranks) - 0.2)
+    knots = np.array([-2.0, -0.5, 0.5, 2.0])
+    basis, log_ranks = _hats(x, knots), np.log(ranks)
+    usual = basis.T @ (weights * log_ranks) / (basis.T @ weights)
+    bends = _bends(knots)
+    even = np.array([[1.0, -2.0, 1.0, 0.0], [0.0, 1.0, -2.0, 1.0]])
+
+    def objective(found):
+        heights, slopes = found[:4], found[4:]
+        z = basis @ heights + (basis @ slopes) * 0
+        z = z + basis @ (slopes * 0) + ((basis @ usual - log_ranks)[:, None] * basis) @ slopes
+        loss = weights @ np.logaddexp(0, z) - gold @ z
+        loss += ((bends @ heights) ** 2).sum() + 0.25 * ((heights - knots) ** 2).sum()
+        return loss + ((even @ slopes) ** 2).sum() + (slopes**2).sum()
+
+    best = minimize(objective, np.concatenate([knots, np.zeros(4)]), tol=1e-13).x
+    curve = _fit(knots, basis, gold, weights, log_ranks)
+    np.testing.assert_allclose(curve.usual_ranks, usual)
+    np.testing.assert_allclose(curve.rank_slopes, best[4:], atol=1e-5)
+    moved = np.array(curve.heights) - best[:4]  # by one shift, to the sum of the gold labels
+    np.testing.assert_allclose(moved, moved[0], atol=1e-5)
+    assert min(best[4:]) > 0.01
+
+
+def test_heights_that_fall_are_joined_by_how_firm_they_are():
+    knots = np.array([0.0, 1.0, 2.0, 3.0])
+    weights, gold = np.array([50.0, 90.0, 30.0, 4.0]), np.array([4.0, 60.0, 6.0, 3.0])
+    basis = np.eye(4)
+    bends = _bends(knots)
+
+    def objective(heights):
+        loss = weights @ np.logaddexp(0, heights) - gold @ heights
+        return loss + ((bends @ heights) ** 2).sum() + 0.25 * ((heights - knots) ** 2).sum()
+
+    free = minimize(objective, knots, tol=1e-13).x
+    least = 0.02 * knots
+    assert free[1] > free[2]
+    p = sigmoid(free)
+    firmness = weights * p * (1 - p)
+    joined = free - least
+    joined[1:3] = np.average(joined[1:3], weights=firmness[1:3])
+    heights = np.array(_fit(knots, basis, gold, weights, np.zeros(4)).heights)
+    moved = heights - joined - least  # by one shift, to the sum of the gold labels
+    np.testing.assert_allclose(moved, moved[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("share", "shift"), [(0.6, np.log(1.5)), (0.4, -np.log(1.5)), (0.7, 0.0), (0.3, 0.0)]
+)
+def test_one_shift_of_at_most_half_a_unit_corrects_the_sum(share, shift):
+    weights = np.array([60.0, 40.0])
+    found = _shift(np.zeros(2), 100 * share, weights)
+    assert found == pytest.approx(shift if abs(shift) < 0.5 and 100 * share >= 50 else 0.0)
+    assert _shift(np.zeros(2), 1000 * share, 10 * weights) == pytest.approx(shift)
+
+
+def test_fifty_gold_labels_are_enough_for_a_shift():
+    assert _shift(np.array([0.2]), 50.0, np.array([100.0])) == pytest.approx(-0.2)
+    assert _shift(np.array([0.2]), 49.9, np.array([100.0])) == 0.0

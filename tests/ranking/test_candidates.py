@@ -98,3 +98,13 @@ def test_labels_of_clusters_and_the_gold_labels_they_miss():
     assert found.labels.tolist() == [[5, 2, 0, 0, 5, 0], [0, 1, 7, 3, 0, 0]]
     assert found.targets.tolist() == [[1, 0, 0, 1, 0, 0], [0, 0, 0, 1, 0, 0]]
     assert found.weights.tolist() == [[1, 1, 0, 1, 0, 0], [1, 1, 1, 1, 0, 0]]
+
+
+def test_gold_labels_that_clusters_miss_may_be_the_first_label():
+    found = cluster_candidates(torch.tensor([[0, -1]]), torch.tensor([[2, -1]]), n_labels=4)
+    assert found.labels.tolist() == [[2, 0, 0, 0]]
+    assert found.targets.tolist() == [[0, 0, 1, 0]]
+    assert found.weights.tolist() == [[1, 0, 1, 0]]
+    assert found.targets.dtype == found.weights.dtype == torch.float32
+    drawn = draw_candidates(batch_of([[3, -1]]), None, n_random=2, n_labels=4, seed=(0, 0))
+    assert (drawn.labels >= 0).all()

@@ -281,3 +281,17 @@ def test_all_hits_or_none_teach_nothing():
     outside = sp.hstack([sp.csr_matrix(gold.shape), np.ones((20, 1))], format="csr")
     assert fit_weights(pool, outside) is None
     assert fit_weights(*make_pool(useful=(-1.0,))) is None  # no expert deserves a weight
+
+
+def test_distinct_labels_take_no_more_places_than_the_widest_row():
+    assert distinct_labels(np.array([[3, 3], [3, -1]])).tolist() == [[3], [3]]
+    assert distinct_labels(np.array([[-1, -1]])).tolist() == [[-1]]
+    assert distinct_labels(np.array([[2, 0, 2], [-1, 5, 4]])).tolist() == [[0, 2], [4, 5]]
+    assert distinct_labels(np.zeros((0, 3), np.int64)).shape == (0, 1)
+
+
+def test_hits_of_a_pool_are_gold_labels_at_places_that_are_filled():
+    pool = Pool(np.array([[0, 2], [1, -1]]), [], np.zeros((2, 2, 0)), np.zeros((2, 2)))
+    gold = sp.csr_matrix([[1, 0, 0, 1], [0, 0, 1, 1]])
+    assert pool.hits(gold).tolist() == [[True, False], [False, False]]
+    assert pool.filled.tolist() == [[True, True], [True, False]]

@@ -9,6 +9,7 @@ from scipy import sparse
 from glocal.ranking.decision import Decision, choose_tags
 from glocal.ranking.decision_fit import fit_decision
 from glocal.ranking.predictions import Predictions
+from glocal.vocabulary.label_space import LabelSpace
 
 
 def made(seed, n=30, k=6, labels=9):
@@ -132,3 +133,19 @@ def test_a_number_of_labels_or_a_threshold_replaces_the_decision():
     assert not (found.indices >= 0).any()  # its "at least one tag" does not count then
     found, _ = asked(4, Decision(0.95), scores)
     assert found.indices[found.indices >= 0].tolist() == [0]
+
+
+def test_what_is_computed_for_a_label_space_is_no_part_of_a_decision():
+    space = LabelSpace(["a", "b"], ["a", "b"], [""] * 2, [()] * 2, np.ones(2), 9)
+    used, fresh = (Decision(0.5, 0, own={"b": 0.9}) for _ in range(2))
+    found = Predictions(np.array([[1, 0]]), np.array([[0.8, 0.6]], np.float32), space)
+    for _ in range(2):
+        assert used(found).indices.tolist() == [[0, -1]]
+    assert used == fresh
+    assert repr(used) == repr(fresh)
+    with pytest.raises(TypeError):
+        Decision(_limits=[])
+    other = LabelSpace(["b", "c"], ["b", "c"], [""] * 2, [()] * 2, np.ones(2), 9)
+    assert used(found.with_labels(other)).indices.tolist() == [[1, -1]]
+    defaults = Decision()
+    assert (defaults.threshold, defaults.at_least, defaults.n_texts) == (0.5, 1, 0)

@@ -5,12 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.optimize import minimize
 
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError
 from glocal.log_odds import log_odds, sigmoid
 from glocal.ranking.decision import Decision
-from glocal.ranking.decision_fit import Goal, decision_scores, fit_decision, fit_label_decision
+from glocal.ranking.decision_fit import (
+    Goal,
+    _cross_fitted,
+    _fit_shifts,
+    _Proposed,
+    decision_scores,
+    fit_decision,
+    fit_label_decision,
+)
 from glocal.ranking.predictions import Predictions
 from glocal.vocabulary.label_space import LabelSpace
 from tests.ranking.test_decision import made
@@ -117,3 +126,50 @@ def test_own_thresholds_are_applied_and_stored():
     assert Decision.from_mapping(decision.to_mapping()) == decision
     assert decision.renamed({"l0": "new"}).own == {"new": 0.0, "l1": 1.0, "gone": 0.2}
     assert decision.restricted({"l1"}).own == {"l1": 1.0}
+
+
+def test_only_thresholds_that_differ_are_stored_with_six_digits():
+    """Label 0 is right nine times in ten at one half, label 1 five times, as its scores say."""
+    space = LabelSpace.build(Corpus.from_texts(["a"], [["l0", "l1"]]))
+    number = np.arange(200) % 10
+    gold = np.stack([number < 9, (number < 4) | (number == 9)], axis=1)
+    scores = np.full((200, 2), 0.5, np.float32)
+    found = Predictions.from_unsorted(np.tile([0, 1], (200, 1)), scores, labels=space)
+    decision, _ = fit_label_decision(found, sparse.csr_matrix(gold), goal=Goal(), at_least=0)
+    assert list(decision.own) == ["l0"]
+    assert decision.own["l0"] < decision.threshold - 0.005
+    assert decision.own["l0"] == round(decision.own["l0"], 6)
+
+
+@pytest.mark.parametrize(("true", "width"), [(0.0, 0.125), (0.3, 0.25), (0.5, 0.5), (2.0, 1.0)])
+def test_the_prior_is_as_wide_as_the_labels_differ(true, width):
+    rng = np.random.default_rng(0)
+    n_labels, each = 150, 120
+    labels = np.repeat(np.arange(n_labels), each)
+    texts = np.tile(np.arange(each), n_labels)
+    odds = rng.normal(0, 1, len(labels))
+    moved = odds + rng.normal(0, true, n_labels)[labels]
+    hits = rng.random(len(labels)) < sigmoid(moved)
+    proposed = _Proposed(texts, labels, sigmoid(odds), hits, hits & False, each, int(hits.sum()))
+    probabilities, found = _cross_fitted(proposed, labels, n_labels, 0)
+    assert found in (width, 0.0 if true == 0.0 else width)
+    if true:
+        close = np.abs(log_odds(probabilities) - moved).mean()
+        assert close < 0.5 * np.abs(odds - moved).mean() + 0.1
+
+
+@pytest.mark.parametrize("width", [0.25, 1.0])
+def test_shifts_are_the_most_likely_ones(width):
+    rng = np.random.default_rng(1)
+    odds, places = rng.normal(0, 1, 60), np.repeat([0, 1, 2], 20)
+    hits = np.concatenate([np.ones(20), rng.random(20) < 0.5, np.zeros(20)]).astype(bool)
+
+    def objective(shifts):
+        z = odds + shifts[places]
+        return np.logaddexp(0, np.where(hits, -z, z)).sum() + (shifts**2).sum() / (2 * width**2)
+
+    best = minimize(objective, np.zeros(4), tol=1e-12).x
+    found = _fit_shifts(odds, hits, places, 4, width)
+    np.testing.assert_allclose(found, best, atol=1e-5)
+    assert found[3] == 0.0
+    assert not _fit_shifts(odds, hits, places, 4, 0.0).any()

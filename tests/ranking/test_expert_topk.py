@@ -239,3 +239,10 @@ def test_a_gpu_scores_the_same_and_combines_without_waiting(way):
             COMBINATION(system.expert_names, logits, system.counts[asked])
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_an_empty_shortlist_is_filled_by_frequency_alone():
+    ranker, batch = given([-1])
+    found = ranker.topk(batch, 2).combined
+    assert found.indices.tolist() == [[2, 4]]
+    torch.testing.assert_close(found.scores, torch.tensor([[10 / 11, 8 / 11]]))

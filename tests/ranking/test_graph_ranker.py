@@ -310,3 +310,22 @@ def test_best_of_rows_with_ties_and_empty_places():
 def test_the_share_of_scores_is_a_probability(made):
     found = made()[0].rank_documents(documents(), np.arange(1), RankRequest(1, experts=["D-last"]))
     assert found.experts["D-last"].scores[0, 0] == pytest.approx(sigmoid(TABLE[0, 0].max()))
+
+
+@pytest.mark.parametrize("kind", ["every", "shortlist"])
+def test_a_batch_without_documents(made, kind):
+    ranker, graphs = made(kind)
+    found = ranker.rank_documents(documents(), np.zeros(0, np.int64), RankRequest(3))
+    assert len(found) == 0
+    assert not graphs[0].runs
+
+
+def test_a_graph_is_told_which_labels_are_allowed_by_truth_values(made):
+    ranker, graphs = made("shortlist")
+    given = np.array([[4, -1]] * N)
+    ranker.rank_documents(documents(), np.arange(N), RankRequest(2))
+    ranker.rank_documents(documents(), np.arange(N), RankRequest(2, candidates=given))
+    ranker.expert_logits(documents(), np.arange(N), given)
+    assert {run["allowed"].dtype for run in graphs[0].runs} == {np.dtype(bool)}
+    assert {run["allowed"].shape for run in graphs[0].runs} == {(L,)}
+    assert len(graphs[0].runs) == 3

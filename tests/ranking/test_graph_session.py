@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -127,3 +128,39 @@ def test_openvino_computes_in_fp32_with_a_stream_for_each_call(graphs, monkeypat
 def test_an_unknown_runtime_is_refused(tmp_path):
     with pytest.raises(ModelError, match=r"no runtime 'onx' \(did you mean 'onnx'"):
         open_graph(tmp_path, "onx")
+
+
+class Typed:
+    """Stands in for OpenVINO and records which types of numpy it looks up, and when."""
+
+    def __init__(self):
+        self.looked_up = []
+
+    def Tensor(self, array):
+        def to_dtype():
+            self.looked_up.append((array.dtype, graph_session._STARTING.locked()))
+
+        return SimpleNamespace(
+            get_element_type=lambda: SimpleNamespace(to_dtype=to_dtype), data=array
+        )
+
+
+def test_openvino_looks_up_the_types_of_arrays_in_one_thread():
+    openvino = Typed()
+    graph_session._start_openvino(openvino)
+    types = [np.dtype(kind) for kind in (np.int64, np.float32, np.bool_)]
+    assert openvino.looked_up == [(kind, True) for kind in types]
+
+
+def test_openvino_is_started_before_a_graph_is_read(graphs, monkeypatch):
+    openvino, started = pytest.importorskip("openvino"), []
+    monkeypatch.setattr(graph_session, "_start_openvino", started.append)
+    graph_session.OpenvinoGraph(graphs)
+    assert started == [openvino]
+
+
+def test_onnx_runtime_raises_problems_and_prints_none(graphs, monkeypatch):
+    ort, levels = pytest.importorskip("onnxruntime"), []
+    monkeypatch.setattr(ort, "set_default_logger_severity", levels.append)
+    open_graph(graphs, "onnx")
+    assert levels == [4]

@@ -215,3 +215,11 @@ def test_joined_predictions_of_other_widths_end_in_empty_slots(sample):
     joined = Predictions.concat([predictions([[1]], [[0.5]]), sample])
     assert joined.indices[0].tolist() == [1, -1, -1]
     assert joined.scores[0].tolist() == [0.5, -INF, -INF]
+
+
+def test_arrays_in_order_are_kept_as_they_are():
+    indices = np.array([[3, 1, 0], [0, 4, -1]])
+    scores = np.array([[0.9, 0.5, 0.25], [0.75, 0.5, -INF]], dtype=np.float32)
+    found = Predictions(indices, scores)
+    assert found.indices is indices
+    assert found.scores is scores

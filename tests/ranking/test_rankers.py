@@ -7,9 +7,11 @@ from scipy import sparse
 
 from glocal.errors import ConfigError
 from glocal.ranking.calibration import Calibration, calibrate
+from glocal.ranking.calibration_curve import CalibrationCurve
+from glocal.ranking.combination import Combination
 from glocal.ranking.decision import Decision
 from glocal.ranking.decision_fit import Goal, fit_label_decision
-from glocal.ranking.document_ranker import check_device
+from glocal.ranking.document_ranker import DocumentRanker, RankRequest, check_device
 from glocal.ranking.predictions import Predictions
 from glocal.ranking.words_ranker import WordsRanker
 from glocal.systems.system import LabelStatistics
@@ -81,3 +83,38 @@ def test_without_a_hit_labels_get_no_thresholds():
     decision, scores = fit_label_decision(predictions, gold, goal=Goal(), at_least=2)
     assert decision == Decision(at_least=2)
     assert (scores.precision, scores.recall) == (0, 0)
+
+
+def test_labels_added_later_take_no_rank():
+    curve = Calibration(curve=CalibrationCurve((-4.0, 4.0), (-4.0, 4.0), (1.0, 1.0), (0.0, 0.0)))
+    space = LabelSpace(list("abcd"), list("abcd"), [""] * 4, [()] * 4, np.ones(4), 9, n_added=2)
+    scores = np.array([[0.8, 0.6, 0.5, 0.3]], dtype=np.float32)
+    every = Predictions(np.array([[2, 0, 3, 1]]), scores)
+    found = calibrate(every.with_labels(space), curve).scores[0]
+    odds = scores[0] / (1 - scores[0]) / [1, 1, 2, 2]  # the ranks they have among the others
+    np.testing.assert_allclose(found, odds / (1 + odds), rtol=1e-5)
+    plain = calibrate(every, curve).scores[0]
+    odds = scores[0] / (1 - scores[0]) / [1, 2, 3, 4]
+    np.testing.assert_allclose(plain, odds / (1 + odds), rtol=1e-5)
+
+
+class Nothing(DocumentRanker):
+    """The least that a ranker must have."""
+
+    def rank_documents(self, documents, positions, request):
+        raise NotImplementedError
+
+
+def test_a_ranker_without_settings():
+    ranker, request = Nothing(), RankRequest(3)
+    assert not ranker.learns_weights
+    assert ranker.combination == Combination()
+    assert ranker.device_name == "cpu"
+    assert ranker.chunking is None
+    assert (request.candidates, request.allowed, request.experts, request.mean) == (
+        None, None, (), False,
+    )  # fmt: skip
+    ranker.use_device("cuda:0")
+    for one in (ranker, WordsRanker(np.ones(2))):
+        with pytest.raises(ConfigError, match="not 'tpu'"):
+            one.use_device("tpu")

@@ -63,3 +63,8 @@ def test_labels_of_each_document_may_be_allowed_or_not():
     assert found.scores.dtype == torch.float32
     half = topk_of(torch.tensor([[0.5, 0.25]], dtype=torch.bfloat16), torch.arange(2), 1)
     assert half.scores.tolist() == [[0.5]]
+
+
+def test_the_largest_label_may_score_zero():
+    found = topk_of(torch.tensor([[0.0]]), torch.tensor([2**31 - 1]), 1)
+    assert found.indices.tolist() == [[2**31 - 1]]

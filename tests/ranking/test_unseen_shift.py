@@ -65,3 +65,14 @@ def test_a_probability_of_one_has_a_finite_shift():
     certain = Predictions(before.indices[:, ::-1], np.tile(np.float32([1, 0.9]), (100, 1)))
     shift = fit_unseen_shift(certain, gold, COUNTS, Calibration())
     assert shift == pytest.approx(-3 * 50 / 55, abs=1e-3)
+
+
+def test_a_shift_has_six_digits():
+    shift = fit_unseen_shift(*found(100, 0.37, 21), COUNTS, Calibration())
+    assert shift == round(shift, 6)
+
+
+def test_a_shift_is_at_most_three():
+    for probability, n_gold, sign in ((1e-4, 90, 1), (0.9, 1, -1)):
+        shift = fit_unseen_shift(*found(100, probability, n_gold), COUNTS, Calibration())
+        assert shift == pytest.approx(sign * 3 * n_gold / (n_gold + 5), abs=1e-5)

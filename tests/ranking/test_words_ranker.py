@@ -9,6 +9,7 @@ from glocal.companions.companion import SPARSE, SPARSE_ODDS
 from glocal.data.batches import Collator
 from glocal.data.tokens import TokenStore
 from glocal.encoders.word_tokenizer import NoTokenizer
+from glocal.ranking import words_ranker
 from glocal.ranking.combination import Combination
 from glocal.ranking.document_ranker import RankRequest
 from glocal.ranking.words_ranker import WordsRanker, log_odds_at
@@ -106,3 +107,33 @@ def test_a_model_without_labels_or_texts():
     share = WordsRanker(np.array([0, 0, 3]))._share
     np.testing.assert_allclose(share, [0.2, 0.2, 0.8])
     np.testing.assert_allclose(WordsRanker(np.array([0, 0]))._share, [0.5, 0.5])
+
+
+def test_the_first_label_may_lack_training_texts_or_be_added_to_a_list():
+    unseen = [True, False, False]
+    options = {"best": [[1, -1]], "odds": [[2.0, -1.0]], "unseen": unseen}
+    assert odds_of([[0, 1, 2]], **options) == [[-1.0, 2.0, -1.0]]
+    options = {"best": [[0, 1]], "odds": [[-3.0, -4.0]], "unseen": unseen}
+    assert odds_of([[0, 2]], **options) == [[-3.0, -4.0]]
+    options = {"best": [[1, 0]], "odds": [[-1.0, -4.0]], "unseen": unseen}
+    assert odds_of([[0, 2]], **options) == [[-4.0, -1.0]]
+    nothing = np.zeros((0, 2), np.int64), np.zeros((0, 2), np.float32), np.zeros((0, 3), np.int64)
+    assert log_odds_at(*nothing, np.array(unseen)).shape == (0, 3)
+
+
+@pytest.mark.parametrize(("cells", "rows"), [(2 * L + 1, [2, 2, 2, 1]), (1, [1] * N)])
+def test_labels_outside_a_list_are_looked_up_for_a_few_documents_at_a_time(
+    documents, counts, monkeypatch, cells, rows
+):
+    assert words_ranker._CELLS == 2**22
+    ranker, request = WordsRanker(counts), RankRequest(L)
+    expected = ranker.rank_documents(documents, np.arange(N), request)
+    monkeypatch.setattr(words_ranker, "_CELLS", cells)
+    seen, outside = [], ranker._outside
+    monkeypatch.setattr(
+        ranker,
+        "_outside",
+        lambda listed, allowed: seen.append(len(listed)) or outside(listed, allowed),
+    )
+    same(ranker.rank_documents(documents, np.arange(N), request), expected)
+    assert seen == rows

@@ -100,7 +100,7 @@ class WordsRanker(DocumentRanker):
             rows = slice(start, start + step)
             free = self._outside(listed[rows], allowed)
             known = indices[rows] >= 0
-            lowest = np.where(known, scores[rows], 1.0).min(axis=1, initial=1.0)
+            lowest = np.where(known, scores[rows], 1.0).min(axis=1)
             used = known.sum(axis=1)
             free &= np.cumsum(free, axis=1) <= (width - used)[:, None]
             row, place = np.nonzero(free)
