@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glocal.arrays import Floats, Floats32, Ints
 from glocal.errors import ConfigError
 from glocal.lab.saved_scores import SavedScores
 from glocal.log_odds import log_odds, sigmoid
-from glocal.predict.evaluation import COMBINED, EvaluationReport, evaluate_predictions
+from glocal.predict.evaluation import COMBINED, EvaluationReport
 from glocal.ranking.combination import Combination, fit_weights
 from glocal.ranking.pool import LOWEST_AND_HIGHEST, Pool, distinct_labels, log_counts
 from glocal.ranking.predictions import Predictions
-from glocal.vocabulary.bands import Bands
 
 WAYS = ("weights", "members", "mean")
 
@@ -83,33 +83,33 @@ def combine(
     fitted = Combination() if way == "mean" else fit_weights(pool, dev[0].gold)
     if fitted is None:
         raise ConfigError("there is nothing to fit: no saved label of dev is gold, or every one is")
-    tested, last, joined = None, dev[0], pool
+    last, combined = dev[0], _combined(pool, fitted, dev[0].counts)
+    report, tested = _report(pool, combined, last, ks), None
     if test:
         if test[0].label_ids != dev[0].label_ids:
             raise ConfigError("the scores on dev and on test belong to different label spaces")
-        last, joined = test[0], _joined_pool(test, way, experts)
-        tested = _report(joined, fitted, last, ks)
-    scores = replace(
-        last,
-        experts=[COMBINED],
-        labels=joined.labels,
-        log_odds=_combined(joined, fitted, last)[..., None],
-    )
-    return Combined(fitted, _report(pool, fitted, dev[0], ks), tested, scores)
+        last, pool = test[0], _joined_pool(test, way, experts)
+        combined = _combined(pool, fitted, last.counts)
+        tested = _report(pool, combined, last, ks)
+    odds = log_odds(combined, LOWEST_AND_HIGHEST).astype(np.float32)
+    scores = replace(last, experts=[COMBINED], labels=pool.labels, log_odds=odds[..., None])
+    return Combined(fitted, report, tested, scores)
 
 
 def mean_probabilities(saved: SavedScores) -> Predictions:
     """Return the labels by the mean of the experts' probabilities."""
-    mean = sigmoid(saved.log_odds.astype(np.float64)).mean(axis=-1)
-    return Predictions.from_unsorted(saved.labels, np.where(saved.labels >= 0, mean, -np.inf))
+    return _best(saved.labels, sigmoid(saved.log_odds.astype(np.float64)).mean(axis=-1))
 
 
-def _combined(pool: Pool, combination: Combination, scores: SavedScores) -> Floats32:
-    """Return the combined log-odds of the pooled labels, (n, m)."""
+def _best(labels: Ints, probabilities: NDArray[np.floating]) -> Predictions:
+    """Sort labels (n, m), −1 for none, by their probabilities."""
+    return Predictions.from_unsorted(labels, np.where(labels >= 0, probabilities, -np.inf))
+
+
+def _combined(pool: Pool, combination: Combination, counts: Ints) -> Floats32:
+    """Return the combined probabilities of the pooled labels, (n, m)."""
     logits = {name: pool.log_odds[..., place] for place, name in enumerate(pool.names)}
-    counts = scores.counts[np.maximum(pool.labels, 0)]
-    combined = combination.of_arrays(logits, counts)
-    return log_odds(combined, LOWEST_AND_HIGHEST).astype(np.float32)
+    return combination.of_arrays(logits, counts[np.maximum(pool.labels, 0)])
 
 
 def _joined_pool(files: Sequence[SavedScores], way: str, experts: Sequence[str] | None) -> Pool:
@@ -152,29 +152,15 @@ def check_same_texts(files: Sequence[SavedScores]) -> None:
 
 
 def _same_gold(one: SavedScores, other: SavedScores) -> bool:
-    def rows(file: SavedScores) -> tuple[Ints, Ints]:
-        return file.gold.indptr, file.gold.indices
-
-    return all(np.array_equal(a, b) for a, b in zip(rows(one), rows(other), strict=True))
+    parts = ("indptr", "indices")
+    return all(np.array_equal(getattr(one.gold, p), getattr(other.gold, p)) for p in parts)
 
 
 def _report(
-    pool: Pool, combination: Combination, scores: SavedScores, ks: Sequence[int]
+    pool: Pool, combined: Floats32, scores: SavedScores, ks: Sequence[int]
 ) -> EvaluationReport:
-    logits = {name: pool.log_odds[..., place] for place, name in enumerate(pool.names)}
-    counts = scores.counts[np.maximum(pool.labels, 0)]
-    combined = combination.of_arrays(logits, counts)
-    found = Predictions.from_unsorted(pool.labels, np.where(pool.filled, combined, -np.inf))
     alone = {
-        name: Predictions.from_unsorted(pool.labels, np.where(pool.filled, sigmoid(z), -np.inf))
-        for name, z in logits.items()
+        name: _best(pool.labels, sigmoid(pool.log_odds[..., place]))
+        for place, name in enumerate(pool.names)
     }
-    found = Predictions(found.indices, found.scores, experts=alone)
-    return evaluate_predictions(
-        found,
-        scores.gold,
-        counts=scores.counts,
-        n_train=scores.n_train,
-        bands=Bands(),
-        ks=tuple(ks),
-    )
+    return scores.evaluate(replace(_best(pool.labels, combined), experts=alone), ks)

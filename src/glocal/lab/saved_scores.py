@@ -7,6 +7,7 @@ another way and to score the result, long after the models are gone (`lab/combin
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from glocal.data.atomic import atomic_write
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, DataError
 from glocal.log_odds import log_odds
+from glocal.predict.evaluation import EvaluationReport, evaluate_predictions
 from glocal.predict.predictor import Predictor
 from glocal.progress import Progress
 from glocal.ranking.pool import LOWEST_AND_HIGHEST, distinct_labels, scores_at
+from glocal.ranking.predictions import Predictions
 
 _FIELDS = ("label_ids", "counts", "n_train", "experts", "labels", "log_odds", "starts", "gold")
 
@@ -66,6 +69,12 @@ class SavedScores:
             there = (known[places] == labels[row])[:, None]
             found[row] = np.where(there, values[places], values.min(axis=0))
         return found
+
+    def evaluate(self, found: Predictions, ks: Sequence[int]) -> EvaluationReport:
+        """Score predictions for these texts."""
+        return evaluate_predictions(
+            found, self.gold, counts=self.counts, n_train=self.n_train, ks=tuple(ks)
+        )
 
     def save(self, path: str | Path) -> None:
         """Write a compressed file, complete or not at all."""

@@ -11,10 +11,10 @@ import numpy as np
 from glocal.lab.combine import check_same_texts, mean_probabilities
 from glocal.lab.saved_scores import SavedScores
 from glocal.metrics.bootstrap import BootstrapResult
-from glocal.predict.evaluation import evaluate_predictions
+
 from glocal.predict.metric_scores import compare
 from glocal.table import Table, columns
-from glocal.vocabulary.bands import Bands
+
 
 _FAMILIES = ("P", "nDCG")
 
@@ -101,14 +101,7 @@ def compare_scores(
     metrics = [f"{family}@{k}" for family in _FAMILIES for k in ks]
     scores = {}
     for name, predictions in found.items():
-        report = evaluate_predictions(
-            predictions,
-            gold,
-            counts=files[first].counts,
-            n_train=files[first].n_train,
-            bands=Bands(),
-            ks=tuple(ks),
-        )
+        report = files[first].evaluate(predictions, ks)
         scores[name] = {metric: report.scores[metric] for metric in metrics}
     differences = {
         name: {m: compare(found[name], found[first], gold, metric=m) for m in metrics}
