@@ -13,8 +13,8 @@ the combined log-odds before calibration, those of each expert by its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,6 @@ from glocal.table import Table, columns
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
     from glocal.predict.predictor import Predictor
-    from glocal.ranking.predictions import Predictions
 
 _SHARE, _MOST = 5, 5  # one word in five is named, and no more than five
 _CHUNK = 256  # texts explained before their variants are read
@@ -65,16 +64,23 @@ class Faithfulness:
         return self.without_named / lost if lost > 0 else float("inf")
 
 
-@dataclass
-class _Variants:
-    """Texts to read again: of which text, for which expert, what was changed."""
+@dataclass(frozen=True)
+class _Variant:
+    """A text to read again.
 
-    texts: list[str] = field(default_factory=list)
-    keys: list[tuple[int, str, str, str]] = field(default_factory=list)
+    Attributes:
+        place: The text it is made of.
+        part: The expert whose words it is about.
+        change: `without` some words, or with these `alone`.
+        words: The words: named or random ones.
+        text: The changed text.
+    """
 
-    def add(self, text: str, key: tuple[int, str, str, str]) -> None:
-        self.texts.append(text)
-        self.keys.append(key)
+    place: int
+    part: str
+    change: str
+    words: str
+    text: str
 
 
 def measure_faithfulness(
@@ -103,74 +109,68 @@ def measure_faithfulness(
     texts_of: dict[str, set[int]] = {part: set() for part in parts}
     for start in range(0, len(corpus), _CHUNK):
         texts = corpus.texts(start, start + _CHUNK)
-        found = _Chunk(predictor, texts, parts, random, draws)
-        for (place, part, change, words), lost in found.losses():
-            losses.setdefault((part, change, words), []).append(lost)
-            texts_of[part].add(start + place)
+        labels, variants = _explained(predictor, texts, parts, random, draws)
+        places = np.array([variant.place for variant in variants], dtype=np.int64)
+        whole = _log_odds(predictor, texts, labels, parts)
+        changed = _log_odds(predictor, [v.text for v in variants], labels[places], parts)
+        for number, v in enumerate(variants):
+            lost = float(whole[v.part][v.place] - changed[v.part][number])
+            losses.setdefault((v.part, v.change, v.words), []).append(lost)
+            texts_of[v.part].add(start + v.place)
         report(progress, start + len(texts), len(corpus))
     return [_summary(part, len(texts_of[part]), losses) for part in parts]
 
 
-class _Chunk:
-    """Some texts, their explained best tags and the variants to read."""
+def _explained(
+    predictor: Predictor,
+    texts: Sequence[str],
+    parts: Sequence[str],
+    random: np.random.Generator,
+    draws: int,
+) -> tuple[NDArray[np.int64], list[_Variant]]:
+    """Return the best label of each text, and the variants to read by its explanation."""
+    labels = np.zeros(len(texts), np.int64)
+    variants: list[_Variant] = []
+    for place, text in enumerate(texts):
+        words = WordPlaces(text)
+        if not len(words):
+            continue
+        most = min(_MOST, max(1, round(len(words) / _SHARE)))
+        (tag,) = predictor.explain(text, k=1, words=most)
+        labels[place] = predictor.labels.index[tag.id]
+        for part in parts:
+            changes = _changes(words, named_words(words, tag, part), random, draws)
+            variants += [_Variant(place, part, *change) for change in changes]
+    return labels, variants
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        texts: Sequence[str],
-        parts: Sequence[str],
-        random: np.random.Generator,
-        draws: int,
-    ) -> None:
-        self.predictor, self.texts, self.parts = predictor, texts, parts
-        self.random, self.draws = random, draws
-        self.variants, self.labels = _Variants(), np.zeros(len(texts), np.int64)
-        for place, text in enumerate(texts):
-            words = WordPlaces(text)
-            if not len(words):
-                continue
-            most = min(_MOST, max(1, round(len(words) / _SHARE)))
-            (tag,) = predictor.explain(text, k=1, words=most)
-            self.labels[place] = predictor.labels.index[tag.id]
-            for part in parts:
-                self._vary(place, words, part, named_words(words, tag, part))
 
-    def _vary(self, place: int, words: WordPlaces, part: str, named: Sequence[int]) -> None:
-        """Add the text without the named words, without all others, and both for random words."""
-        if not len(named) or len(named) == len(words):
-            return
-        every = np.arange(len(words))
-        others = [self.random.permutation(every)[: len(named)] for _ in range(self.draws)]
-        for kind, chosen in ((_NAMED, np.array(named)), *((_REST, other) for other in others)):
-            rest = np.setdiff1d(every, chosen)
-            key = (place, part)
-            self.variants.add(words.without(chosen.tolist()), (*key, "without", kind))
-            self.variants.add(words.without(rest.tolist()), (*key, "alone", kind))
+def _changes(
+    words: WordPlaces, named: Sequence[int], random: np.random.Generator, draws: int
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the text without the named words, without all others, and both for random words."""
+    if not 0 < len(named) < len(words):
+        return
+    every = np.arange(len(words))
+    others = [random.permutation(every)[: len(named)] for _ in range(draws)]
+    for kind, chosen in ((_NAMED, np.array(named)), *((_REST, other) for other in others)):
+        rest = np.setdiff1d(every, chosen)
+        yield "without", kind, words.without(chosen.tolist())
+        yield "alone", kind, words.without(rest.tolist())
 
-    def losses(self) -> list[tuple[tuple[int, str, str, str], float]]:
-        """Return what the log-odds of the best tag lose in each variant."""
-        keys = self.variants.keys
-        rows = np.array([key[0] for key in keys], dtype=np.int64)
-        whole = self._log_odds(self.texts, self.labels)
-        changed = self._log_odds(self.variants.texts, self.labels[rows])
-        return [
-            (key, float(whole[key[1]][key[0]] - changed[key[1]][number]))
-            for number, key in enumerate(keys)
-        ]
 
-    def _log_odds(
-        self, texts: Sequence[str], labels: NDArray[np.int64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Return the log-odds of one label for each text, by the model and by each expert."""
-        found = self.predictor.predict(
-            list(texts),
-            k=1,
-            candidates=labels[:, None],
-            per_expert=len(self.parts) > 1,
-            calibrated=False,
-        )
-        parts: dict[str, Predictions] = {ALL: found, **(found.experts or {})}
-        return {name: log_odds(parts[name].scores[:, 0], _CLIP) for name in self.parts}
+def _log_odds(
+    predictor: Predictor, texts: Sequence[str], labels: NDArray[np.int64], parts: Sequence[str]
+) -> dict[str, NDArray[np.float64]]:
+    """Return the log-odds of one label for each text, by the model and by each expert."""
+    found = predictor.predict(
+        list(texts),
+        k=1,
+        candidates=labels[:, None],
+        per_expert=len(parts) > 1,
+        calibrated=False,
+    )
+    by_part = {ALL: found, **found.experts}
+    return {name: log_odds(by_part[name].scores[:, 0], _CLIP) for name in parts}
 
 
 def named_words(words: WordPlaces, tag: TagExplanation, expert: str) -> list[int]:

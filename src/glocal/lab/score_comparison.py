@@ -11,10 +11,8 @@ import numpy as np
 from glocal.lab.combine import check_same_texts, mean_probabilities
 from glocal.lab.saved_scores import SavedScores
 from glocal.metrics.bootstrap import BootstrapResult
-
 from glocal.predict.metric_scores import compare
 from glocal.table import Table, columns
-
 
 _FAMILIES = ("P", "nDCG")
 
