@@ -12,7 +12,8 @@ Labels and documents are synthetic (`head_bench.py`).
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -135,21 +136,13 @@ def measure_heads(
     # The first step of a process sets up libraries, which is no cost of a layer.
     _measure(Workload(100, width=width, batch=batch), "", FLAT, q=q, repeats=1, device=place)
     rows: list[HeadCost] = []
-    total = len(label_counts) * (1 + len(PARTITIONS))
-    for count in label_counts:
+    layers = list(itertools.product(label_counts, {"flat": FLAT, **PARTITIONS}.items()))
+    for count, (name, partition) in layers:
         workload = Workload(count, width=width, batch=batch)
-        for row in _measure_all(workload, q, repeats, place):
-            rows.append(row)
-            report(progress, len(rows), total)
+        rows.append(_measure(workload, name, partition, q=q, repeats=repeats, device=place))
+        report(progress, len(rows), len(layers))
     threads = f", {torch.get_num_threads()} threads" if place.type == "cpu" else ""
     return HeadCosts(rows, f"d {width}, batches of {batch}, q {q:g}; {place.type}{threads}")
-
-
-def _measure_all(
-    workload: Workload, q: float, repeats: int, device: torch.device
-) -> Iterator[HeadCost]:
-    for name, partition in {"flat": FLAT, **PARTITIONS}.items():
-        yield _measure(workload, name, partition, q=q, repeats=repeats, device=device)
 
 
 def _measure(

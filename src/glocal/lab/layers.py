@@ -208,8 +208,11 @@ class LayerSweep(Analysis):
         layers = [point.layer for point in self.points]
         names = {"global": "first", "local": "second", "combined": "combined", **self._mean_line()}
         scores = {name: self._series(attribute, 100) for name, attribute in names.items()}
+        gains = {"gain": self._series("gain", 100)}
+        if self._mean_line():
+            gains["of mean"] = self._series("mean_gain", 100)
         panels = {
-            "gain over global, %": self._gains(),
+            "gain over global, %": gains,
             "JSD": {"JSD": self._series("jsd")},
             "Bernoulli JSD": {"Bernoulli JSD": self._series("bernoulli_jsd")},
         }
@@ -227,14 +230,6 @@ class LayerSweep(Analysis):
             note=self.note,
             **shared,
         )
-
-    def _gains(self) -> dict[str, list[float | None]]:
-        """Return the line of the combination's gain, and of the mean's where it is another."""
-        gains = {"gain": self._series("gain", 100)}
-        return {
-            **gains,
-            **({"of mean": self._series("mean_gain", 100)} if self._mean_line() else {}),
-        }
 
     def _mean_line(self) -> dict[str, str]:
         """Return the line of the plain mean, unless the experts are combined by it."""

@@ -22,7 +22,7 @@ def usable_cores() -> int:
 
 def describe_machine() -> dict[str, Any]:
     """Describe processor, GPU and software."""
-    torch = _torch_with_gpu()
+    torch = torch_with_gpu()
     return {
         "processor": _field("/proc/cpuinfo", "model name") or platform.machine(),
         "cores": os.cpu_count(),
@@ -52,7 +52,7 @@ def peak_memory() -> int | None:
 
 def gpu_memory() -> int | None:
     """Return the most bytes PyTorch has held on the GPU; None without one."""
-    torch = _torch_with_gpu()
+    torch = torch_with_gpu()
     return int(torch.cuda.max_memory_allocated()) if torch else None
 
 
@@ -92,7 +92,8 @@ class PeakMemory:
         self.bytes = None if held is None or peak is None else max(0, peak - held)
 
 
-def _torch_with_gpu() -> Any:
+def torch_with_gpu() -> Any:
+    """Return the module, if it is loaded and has a GPU; else None."""
     torch = sys.modules.get("torch")  # baselines do not load it
     return torch if torch is not None and torch.cuda.is_available() else None
 

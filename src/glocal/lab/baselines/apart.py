@@ -8,7 +8,6 @@ process costs is part of the baseline's cost.
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import subprocess
 import tempfile
@@ -19,7 +18,7 @@ from typing import IO, Any
 
 from glocal.errors import TrainingError
 from glocal.lab.baselines import peer_process
-from glocal.lab.baselines.baseline import LinearBaseline, ProcessCost, Say, best_of_pairs
+from glocal.lab.baselines.baseline import LinearBaseline, ProcessCost, Say, best_of_pairs, row_pairs
 from glocal.ranking.predictions import Predictions
 
 
@@ -67,14 +66,7 @@ class Apart(LinearBaseline):
 
     def predict_matrix(self, features: Any, k: int) -> Predictions:
         """Ask for the best labels of each row."""
-        found = self._ask({"k": k}, {"features": features})
-        labels, scores = found.indices.tolist(), found.data.tolist()
-        rows = (
-            zip(labels[start:stop], scores[start:stop], strict=True)
-            for start, stop in itertools.pairwise(found.indptr.tolist())
-        )
-        best = ([*sorted(row, key=lambda pair: -pair[1])] for row in rows)
-        return best_of_pairs(best, k)
+        return best_of_pairs(row_pairs(self._ask({"k": k}, {"features": features})), k)
 
     def _ask(self, request: Mapping[str, Any], matrices: Mapping[str, Any]) -> Any:
         """Send a request and return the matrix of the answer.

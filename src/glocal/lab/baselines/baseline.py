@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class ProcessCost:
     peak_bytes: int = 0
 
 
+@dataclass(eq=False)
 class Baseline(ABC):
     """A method of another library.
 
@@ -51,10 +53,12 @@ class Baseline(ABC):
         seed: Random seed, where the library takes one.
     """
 
-    def __init__(self, settings: Mapping[str, Any], *, threads: int = 1, seed: int = 0) -> None:
-        self.settings, self.threads, self.seed = dict(settings), threads, seed
-        self.feature_seconds: float | None = None
-        self.elsewhere = ProcessCost()
+    settings: Mapping[str, Any]
+    threads: int = field(default=1, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
+
+    feature_seconds: float | None = field(default=None, init=False)
+    elsewhere: ProcessCost = field(default_factory=ProcessCost, init=False)
 
     @abstractmethod
     def fit(self, train: Corpus, positives: Any, folder: Path, say: Say = silent) -> None:
@@ -72,6 +76,7 @@ class Baseline(ABC):
         """Return the best k labels of each text, or all where there are fewer."""
 
 
+@dataclass(eq=False)
 class LinearBaseline(Baseline):
     """A linear method over TF-IDF features.
 
@@ -83,18 +88,9 @@ class LinearBaseline(Baseline):
         progress: Called with (labels done, labels in all), by methods that learn label by label.
     """
 
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        *,
-        threads: int = 1,
-        seed: int = 0,
-        features: TextFeatures | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        super().__init__(settings, threads=threads, seed=seed)
-        self.features, self.progress = features or TextFeatures(), progress
-        self.n_labels = 0
+    features: TextFeatures = field(default_factory=TextFeatures, kw_only=True)
+    progress: Progress | None = field(default=None, kw_only=True)
+    n_labels: int = field(default=0, init=False)
 
     def fit(self, train: Corpus, positives: Any, folder: Path, say: Say = silent) -> None:
         """Fit features and the linear model."""
@@ -119,6 +115,13 @@ class LinearBaseline(Baseline):
     @abstractmethod
     def predict_matrix(self, features: Any, k: int) -> Predictions:
         """Return the best k labels of each row; k is at most the number of labels."""
+
+
+def row_pairs(matrix: Any) -> Iterator[list[tuple[int, float]]]:
+    """Yield the (column, value) pairs of each row of a CSR matrix."""
+    columns, values = matrix.indices.tolist(), matrix.data.tolist()
+    for start, stop in itertools.pairwise(matrix.indptr.tolist()):
+        yield list(zip(columns[start:stop], values[start:stop], strict=True))
 
 
 def best_of_pairs(rows: Iterable[Iterable[tuple[int, float]]], k: int) -> Predictions:

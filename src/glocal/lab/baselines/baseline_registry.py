@@ -70,16 +70,12 @@ class BaselineSpec:
         Raises:
             MissingExtraError: With the `pip install` line.
         """
-        if not self.version and self.environment:
-            raise MissingExtraError(
-                f"the baseline {self.title} needs {self.package}, which is not installed; run: "
-                f"{self.install}"
-            )
         if not self.version:
             features = ["scikit-learn"] if "sklearn" in self.imports else []
             needed = " and ".join(dict.fromkeys([self.package, *features]))
+            state = "which is not installed" if self.environment else "not all installed"
             raise MissingExtraError(
-                f"the baseline {self.title} needs {needed}, not all installed; run: {PIP}"
+                f"the baseline {self.title} needs {needed}, {state}; run: {self.install}"
             )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from glocal.data.corpus import Corpus
 from glocal.errors import TrainingError, require
-from glocal.lab.baselines.baseline import Baseline, Say, best_of_pairs, silent
+from glocal.lab.baselines.baseline import Baseline, Say, best_of_pairs, row_pairs, silent
 from glocal.ranking.predictions import Predictions
 
 _WORD = re.compile(r"\b\w\w+\b")
@@ -83,13 +83,9 @@ def _line(text: str) -> str:
 
 
 def _write_lines(path: Path, train: Corpus, positives: Any) -> None:
-    bounds, columns = positives.indptr.tolist(), positives.indices.tolist()
+    texts = (text for block in train.iter_texts() for text in block)
     with path.open("w", encoding="utf-8") as file:
-        document = 0
-        for texts in train.iter_texts():
-            for text in texts:
-                labels = columns[bounds[document] : bounds[document + 1]]
-                document += 1
-                if labels:
-                    names = " ".join(f"{_LABEL}{label}" for label in labels)
-                    file.write(f"{names} {_line(text)}\n")
+        for text, labels in zip(texts, row_pairs(positives), strict=True):
+            if labels:
+                names = " ".join(f"{_LABEL}{label}" for label, _ in labels)
+                file.write(f"{names} {_line(text)}\n")

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from glocal.errors import DataError, TrainingError, require
-from glocal.lab.baselines.baseline import LinearBaseline, Say, best_of_pairs
+from glocal.lab.baselines.baseline import LinearBaseline, Say, best_of_pairs, row_pairs
 from glocal.ranking.predictions import Predictions
 
 
@@ -47,17 +46,9 @@ class OmikujiTrees(LinearBaseline):
     def predict_matrix(self, features: Any, k: int) -> Predictions:
         """Predict row by row."""
         beam_size = self.settings.get("beam_size", 10)
-        bounds = features.indptr.tolist()
-        columns, values = features.indices.tolist(), features.data.tolist()
-        rows = (
-            self.model.predict(
-                list(zip(columns[start:stop], values[start:stop], strict=True)),
-                beam_size=beam_size,
-                top_k=k,
-            )
-            for start, stop in itertools.pairwise(bounds)
-        )
-        return best_of_pairs(rows, k)
+        rows = row_pairs(features)
+        predicted = (self.model.predict(row, beam_size=beam_size, top_k=k) for row in rows)
+        return best_of_pairs(predicted, k)
 
 
 def _write_xmc(path: Path, features: Any, positives: Any) -> None:

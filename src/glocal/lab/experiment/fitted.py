@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from glocal.data.atomic import write_json
+from glocal.data.cache_contents import folder_size
 from glocal.lab.baselines.baseline_registry import build_baseline
 from glocal.lab.experiment.jobs import Job
 from glocal.lab.experiment.methods import BASELINE
@@ -116,8 +117,8 @@ def _fit_recipe(job: Job, listener: TrainListener) -> Fitted:
 
 
 def _cost(job: Job, spent: dict[str, Any]) -> dict[str, float | None]:
-    size = sum(path.stat().st_size for path in job.model.rglob("*") if path.is_file())
-    return {"train_seconds": spent["wall"], "cpu_seconds": spent["cpu"], "model_bytes": size}
+    seconds = {"train_seconds": spent["wall"], "cpu_seconds": spent["cpu"]}
+    return {**seconds, "model_bytes": folder_size(job.model)}
 
 
 def _earlier(job: Job) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError, DataError, GlocalError, Interrupted, Remedy
 from glocal.lab.experiment.jobs import Job, JobListener, JobState, Result
 from glocal.lab.experiment.methods import RECIPE, Method
+from glocal.lab.machine import torch_with_gpu
 
 logger = logging.getLogger(__name__)
 
@@ -162,18 +163,10 @@ def run_job(job: Job, listener: JobListener) -> Result:
         reason = first if isinstance(error, GlocalError) else f"{type(error).__name__}: {first}"
         result = replace(job.blank, status=JobState.FAILED, error=reason)
     result.save(job.folder)
-    _free_memory()
-    return result
-
-
-def _free_memory() -> None:
-    """Give the memory of one model back before the next is built."""
-    import sys
-
-    gc.collect()
-    torch = sys.modules.get("torch")  # baselines do not load it
-    if torch is not None and torch.cuda.is_available():
+    gc.collect()  # the memory of one model is given back before the next is built
+    if (torch := torch_with_gpu()) is not None:
         torch.cuda.empty_cache()
+    return result
 
 
 # --- earlier results -------------------------------------------------------------------------
