@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 from glocal.lab.shortlist_speed import shortlist_speed
-from glocal.lab.speed_measures import Shape, attention_speed
-from glocal.lab.synthetic_steps import shape_folder
+from glocal.lab.speed_measures import attention_speed
+from glocal.lab.synthetic_steps import Shape, shape_folder
 
 
 def main():
@@ -35,9 +35,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         encoder = f"random:{shape_folder('minilm', Path(folder))}"
         if both or args.attention:
-            found += attention_speed(Shape(encoder, args.length, args.batch, 30_938), device)
+            found += attention_speed(Shape(encoder, args.length, args.batch, 30_938, device))
         if both or args.shortlist:
-            ways = shortlist_speed(Shape(encoder, args.length, 1, args.labels), device)
+            ways = shortlist_speed(Shape(encoder, args.length, 1, args.labels, device))
             found += ways.comparisons(args.labels)
             print("P@5 of planted labels:", ways.precisions)
     for c in found:

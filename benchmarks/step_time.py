@@ -29,7 +29,7 @@ from glocal.config.resolve import check, resolve
 from glocal.config.rules import LEAN_LABELS
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.experts import label_attention_kernel
-from glocal.lab.synthetic_steps import SHAPES, shape_folder, synthetic_batch
+from glocal.lab.synthetic_steps import SHAPES, Shape, shape_folder, synthetic_batch
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, TrainingPosition
 from glocal.train.graphs import StepGraphs
@@ -90,7 +90,8 @@ def measure(args, *, how, padded, fused):
     optimizer = build_optimizer(system, recipe.train, device)
     set_rates(optimizer, 0.01)
     updates = RowUpdates(system, optimizer) if lean else None
-    batch = synthetic_batch(args.batch, args.length, args.labels, device, padded=padded)
+    shape = Shape(args.encoder, args.length, args.batch, args.labels, device)
+    batch = synthetic_batch(shape, padded=padded)
     cast = torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else None
     graphs = StepGraphs(system, torch.bfloat16, updates) if how == "graph" else None
     sync = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)

@@ -9,17 +9,17 @@ from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.lab import speed_report
 from glocal.lab.naive_models import DenseModel, dense_bce, dense_label_attention, dense_targets
 from glocal.lab.shortlist_speed import shortlist_speed
-from glocal.lab.speed_measures import FULL, Comparison, Shape, training_step
-from glocal.lab.synthetic_steps import synthetic_batch, synthetic_system, vocabulary_of
+from glocal.lab.speed_measures import FULL, Comparison, training_step
+from glocal.lab.synthetic_steps import Shape, synthetic_batch, synthetic_system, vocabulary_of
 from glocal.losses.bce import bce_chunk
 
-CPU = torch.device("cpu")
+SHAPE = Shape("random:tiny", 12, 4, 40)
 TINY = ["attention.key_size=16", "attention.hidden_size=16"]
 
 
 @pytest.fixture(scope="module")
 def system():
-    return synthetic_system("random:tiny", 12, 40, [FULL, *TINY], CPU)[0].eval()
+    return synthetic_system(SHAPE, [FULL, *TINY])[0].eval()
 
 
 def test_dense_targets_ignore_padding():
@@ -46,14 +46,14 @@ def test_the_dense_model_ranks_as_the_mixture_does(system):
     document = next(e for e in system.experts if e.name == "D-last")
     dense.head.weight.data.copy_(document.weight)
     dense.head.bias.data.copy_(document.bias)
-    batch = synthetic_batch(4, 12, 40, CPU, vocabulary=vocabulary_of(system))
+    batch = synthetic_batch(SHAPE, vocabulary=vocabulary_of(system))
     with torch.no_grad():
         assert torch.equal(dense.topk(batch, 5), system.topk(batch, 5).combined.indices)
 
 
 def test_steps_of_every_way_run():
     for settings in speed_report.WAYS.values():
-        training_step(Shape("random:tiny", 12, 3, 40), [*settings, *TINY], CPU)
+        training_step(SHAPE, [*settings, *TINY])
 
 
 def test_ratio_says_how_many_times_less():
@@ -78,6 +78,6 @@ def test_report_has_tables_and_files(tmp_path):
 
 
 def test_a_shortlist_finds_planted_labels_as_full_scoring_does():
-    found = shortlist_speed(Shape("random:tiny", 12, 1, 600, repeats=1), CPU)
+    found = shortlist_speed(Shape("random:tiny", 12, 1, 600, repeats=1))
     assert set(found.times) == {"full", "shortlist", "clusters"}
     assert found.precisions["shortlist"] >= 0.9 * found.precisions["full"] > 0

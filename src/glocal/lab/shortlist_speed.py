@@ -7,7 +7,7 @@ that a shortlist keeps says how the two ways agree under such scores, nothing ab
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -16,13 +16,8 @@ from torch import Tensor
 from glocal.data.batches import Batch
 from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
-from glocal.lab.speed_measures import FULL, Comparison, Shape
-from glocal.lab.synthetic_steps import (
-    median_seconds,
-    synthetic_batch,
-    synthetic_system,
-    vocabulary_of,
-)
+from glocal.lab.speed_measures import FULL, Comparison
+from glocal.lab.synthetic_steps import Shape, synthetic_batch, synthetic_system, vocabulary_of
 from glocal.systems.mixture import ExpertMixture
 
 _DOCUMENTS, _GOLD = 16, 5
@@ -53,35 +48,35 @@ class ShortlistSpeed:
         ]
 
 
-def shortlist_speed(shape: Shape, device: torch.device) -> ShortlistSpeed:
+def shortlist_speed(shape: Shape) -> ShortlistSpeed:
     """Measure one text's ten best labels, and the P@5 of texts with planted gold labels."""
     times: dict[str, float] = {}
     precisions: dict[str, float] = {}
     for way in ("full", "shortlist", "clusters"):
         settings = [FULL.replace("full", way), "labels.text=off"]
-        system, _ = synthetic_system(shape.encoder, shape.length, shape.labels, settings, device)
+        system, _ = synthetic_system(shape, settings)
         assert isinstance(system, ExpertMixture)
         system.eval()
         with torch.inference_mode():
-            act = partial(system.topk, _texts(1, shape, system, device), 10)
-            times[way] = median_seconds(act, device, repeats=shape.repeats)
+            act = partial(system.topk, _texts(1, shape, system), 10)
+            times[way] = shape.seconds(act)
             if way != "clusters":  # these are trained with the labels
-                precisions[way] = _planted_precision(system, shape, device)
+                precisions[way] = _planted_precision(system, shape)
         del system, act
     return ShortlistSpeed(times, precisions)
 
 
-def _texts(count: int, shape: Shape, system: ExpertMixture, device: torch.device) -> Batch:
+def _texts(count: int, shape: Shape, system: ExpertMixture) -> Batch:
     torch.manual_seed(1)
-    sizes, vocabulary = (count, shape.length, shape.labels), vocabulary_of(system)
-    return synthetic_batch(*sizes, device, padded=False, vocabulary=vocabulary)
+    sizes, vocabulary = replace(shape, batch=count), vocabulary_of(system)
+    return synthetic_batch(sizes, padded=False, vocabulary=vocabulary)
 
 
-def _planted_precision(system: ExpertMixture, shape: Shape, device: torch.device) -> float:
+def _planted_precision(system: ExpertMixture, shape: Shape) -> float:
     """Plant gold labels for each text, and return the P@5 of the system."""
-    batch = _texts(_DOCUMENTS, shape, system, device)
+    batch = _texts(_DOCUMENTS, shape, system)
     generator = torch.Generator().manual_seed(2)
-    gold = torch.arange(_DOCUMENTS * _GOLD, device=device).view(_DOCUMENTS, _GOLD)
+    gold = torch.arange(_DOCUMENTS * _GOLD, device=shape.device).view(_DOCUMENTS, _GOLD)
     states = system.prepare(batch)
     for expert in system.experts:
         state = states[str(expert.name)]

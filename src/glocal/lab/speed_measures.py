@@ -13,19 +13,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glocal.data.batches import Batch
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.lab.machine import PeakMemory
 from glocal.lab.naive_models import DenseModel, dense_bce, dense_label_attention, dense_targets
 from glocal.lab.synthetic_steps import (
-    median_seconds,
+    CPU,
+    Shape,
     synthetic_batch,
     synthetic_system,
     vocabulary_of,
@@ -66,32 +66,13 @@ class Comparison:
         return self.theirs / self.ours if self.ours else float("inf")
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The size of a step.
-
-    Attributes:
-        encoder: An encoder's name, or `random:` and a folder.
-        length: Tokens of each text.
-        batch: Texts.
-        labels: Number of labels.
-        repeats: Calls that are timed.
-    """
-
-    encoder: str
-    length: int
-    batch: int
-    labels: int
-    repeats: int = 3
-
-
-def attention_speed(shape: Shape, device: torch.device) -> list[Comparison]:
+def attention_speed(shape: Shape) -> list[Comparison]:
     """Compare label attention, forward and backward, with the dense form: time and memory."""
-    system, recipe = synthetic_system(shape.encoder, shape.length, shape.labels, [FULL], device)
+    system, recipe = synthetic_system(shape, [FULL])
     expert = next(e for e in system.modules() if isinstance(e, LabelAttentionExpert))
-    hidden = torch.randn(shape.batch, shape.length, system.encoder.hidden_size, device=device)
-    gold = synthetic_batch(shape.batch, shape.length, shape.labels, device).gold
-    limit = recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit(device.type)
+    sizes = (shape.batch, shape.length, system.encoder.hidden_size)
+    hidden, gold = torch.randn(*sizes, device=shape.device), synthetic_batch(shape).gold
+    limit = recipe.train.chunk_elements or ChunkUse.EXPERT_LOGITS.limit(shape.device.type)
 
     def ours() -> None:
         assert expert.key is not None
@@ -111,34 +92,31 @@ def attention_speed(shape: Shape, device: torch.device) -> list[Comparison]:
         torch.autograd.backward(dense_bce(logits, dense_targets(gold, shape.labels)))
         expert.zero_grad(set_to_none=True)
 
-    what = f"label attention, {shape.labels:,} labels"
-    return _time_and_memory(what, ours, naive, shape, device)
+    return _time_and_memory("label attention", ours, naive, shape)
 
 
-def step_speed(shape: Shape, device: torch.device) -> list[Comparison]:
+def step_speed(shape: Shape) -> list[Comparison]:
     """Compare a training step with the dense model: time and memory."""
-    with _autocast(device):
-        mine = training_step(shape, [FULL], device)
-    naive = _dense_step(shape, device)
-    what = f"training step, {shape.labels:,} labels"
-    return _time_and_memory(what, mine, naive, shape, device)
+    with _autocast(shape):
+        mine = training_step(shape, [FULL])
+    return _time_and_memory("training step", mine, _dense_step(shape), shape)
 
 
-def training_step(shape: Shape, settings: list[str], device: torch.device) -> Callable[[], None]:
+def training_step(shape: Shape, settings: list[str]) -> Callable[[], None]:
     """Return a training step with its optimizer; on a GPU recorded, as in a run."""
-    system, recipe = synthetic_system(shape.encoder, shape.length, shape.labels, settings, device)
-    optimizer = build_optimizer(system, recipe.train, device)
+    system, recipe = synthetic_system(shape, settings)
+    optimizer = build_optimizer(system, recipe.train, shape.device)
     set_rates(optimizer, 0.01)
-    batch = _batch(shape, vocabulary_of(system), device)
+    batch = synthetic_batch(shape, vocabulary=vocabulary_of(system))
     position = TrainingPosition(900, 1000)
     graphs = None
-    if device.type == "cuda":
+    if shape.device.type == "cuda":
         system.encoder.compute_dtype = torch.bfloat16
         graphs = StepGraphs(system, torch.bfloat16)
 
     def step() -> None:
         if graphs is None or graphs.step(batch, position) is None:
-            with _autocast(device):
+            with _autocast(shape):
                 loss = system(batch, position)
             torch.autograd.backward(loss)
             del loss  # a graph kept alive would tie gradients to this stream
@@ -149,13 +127,13 @@ def training_step(shape: Shape, settings: list[str], device: torch.device) -> Ca
     return step
 
 
-def _dense_step(shape: Shape, device: torch.device) -> Callable[[], None]:
-    model = _dense_model(shape, device).train()
-    batch = _batch(shape, int(model.model.config.vocab_size), device)
+def _dense_step(shape: Shape) -> Callable[[], None]:
+    model = _dense_model(shape).train()
+    batch = synthetic_batch(shape, vocabulary=int(model.model.config.vocab_size))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
 
     def step() -> None:
-        with _autocast(device):
+        with _autocast(shape):
             loss = model(batch)
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 10.0)
@@ -165,23 +143,22 @@ def _dense_step(shape: Shape, device: torch.device) -> Callable[[], None]:
     return step
 
 
-def _dense_model(shape: Shape, device: torch.device) -> DenseModel:
-    system, _ = synthetic_system(shape.encoder, shape.length, shape.labels, [FULL], device)
+def _dense_model(shape: Shape) -> DenseModel:
+    system, _ = synthetic_system(shape, [FULL])
     expert = next(e for e in system.modules() if isinstance(e, LabelAttentionExpert))
-    return DenseModel(system.encoder.model, shape.labels, expert).to(device)
+    return DenseModel(system.encoder.model, shape.labels, expert).to(shape.device)
 
 
-def trainer_speed(shape: Shape, device: torch.device) -> Comparison:
+def trainer_speed(shape: Shape) -> Comparison:
     """Compare a step of the global expert with the same encoder under Hugging Face's Trainer."""
-    mine = training_step(shape, [FULL, GLOBAL], device)
-    ours = median_seconds(mine, device, repeats=shape.repeats + 2)
-    del mine
-    theirs = _trainer_seconds(shape, device)
+    shape = replace(shape, repeats=shape.repeats + 2)
+    ours = shape.seconds(training_step(shape, [FULL, GLOBAL]))
+    theirs = _trainer_seconds(shape)
     what = f"training step, global expert, {shape.labels:,} labels"
     return Comparison(what, "Hugging Face Trainer", "ms", 1e3 * ours, 1e3 * theirs)
 
 
-def _trainer_seconds(shape: Shape, device: torch.device) -> float:
+def _trainer_seconds(shape: Shape) -> float:
     from transformers import (
         AutoConfig,
         AutoModelForSequenceClassification,
@@ -189,6 +166,8 @@ def _trainer_seconds(shape: Shape, device: torch.device) -> float:
         TrainerCallback,
         TrainingArguments,
     )
+
+    on_gpu = shape.device.type == "cuda"
 
     class Clock(TrainerCallback):
         def __init__(self) -> None:
@@ -198,7 +177,7 @@ def _trainer_seconds(shape: Shape, device: torch.device) -> float:
             self.started = time.perf_counter()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            if device.type == "cuda":
+            if on_gpu:
                 torch.cuda.synchronize()
             self.times.append(time.perf_counter() - self.started)
 
@@ -209,20 +188,20 @@ def _trainer_seconds(shape: Shape, device: torch.device) -> float:
     )
     build: Any = AutoModelForSequenceClassification.from_config
     model = build(config)
-    batch = _batch(shape, int(config.vocab_size), torch.device("cpu"))
+    batch = synthetic_batch(replace(shape, device=CPU), vocabulary=int(config.vocab_size))
     targets = dense_targets(batch.gold, shape.labels)
     rows = [
         {"input_ids": ids, "attention_mask": mask.long(), "labels": target}
         for ids, mask, target in zip(batch.input_ids, batch.attention_mask, targets, strict=True)
     ]
-    steps, clock = shape.repeats + 2, Clock()
+    clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder,
-            max_steps=steps,
+            max_steps=shape.repeats,
             per_device_train_batch_size=shape.batch,
-            use_cpu=device.type == "cpu",
-            bf16=device.type == "cuda",
+            use_cpu=not on_gpu,
+            bf16=on_gpu,
             save_strategy="no",
             logging_strategy="no",
             report_to=[],
@@ -232,24 +211,23 @@ def _trainer_seconds(shape: Shape, device: torch.device) -> float:
     return statistics.median(clock.times[2:])
 
 
-def prediction_speed(shape: Shape, device: torch.device, *, k: int = 10) -> list[Comparison]:
+def prediction_speed(shape: Shape, *, k: int = 10) -> list[Comparison]:
     """Compare the best labels of a batch with the dense model: time and memory."""
-    system, _ = synthetic_system(shape.encoder, shape.length, shape.labels, [FULL], device)
+    system, _ = synthetic_system(shape, [FULL])
     assert isinstance(system, ExpertMixture)
     system.eval()
-    dense = _dense_model(shape, device).eval()
-    batch = _batch(shape, vocabulary_of(system), device)
+    dense = _dense_model(shape).eval()
+    batch = synthetic_batch(shape, vocabulary=vocabulary_of(system))
 
     def ours() -> None:
-        with torch.inference_mode(), _autocast(device):
+        with torch.inference_mode(), _autocast(shape):
             system.topk(batch, k)
 
     def naive() -> None:
-        with torch.inference_mode(), _autocast(device):
+        with torch.inference_mode(), _autocast(shape):
             dense.topk(batch, k)
 
-    what = f"prediction, {shape.labels:,} labels"
-    return _time_and_memory(what, ours, naive, shape, device)
+    return _time_and_memory("prediction", ours, naive, shape)
 
 
 def start_up() -> list[Comparison]:
@@ -274,44 +252,28 @@ def _process_seconds(*arguments: str) -> float:
     return min(times)
 
 
-def _batch(shape: Shape, vocabulary: int, device: torch.device) -> Batch:
-    size, length, labels = shape.batch, shape.length, shape.labels
-    return synthetic_batch(size, length, labels, device, vocabulary=vocabulary)
-
-
 def _time_and_memory(
-    what: str,
-    ours: Callable[[], None],
-    theirs: Callable[[], None],
-    shape: Shape,
-    device: torch.device,
+    what: str, ours: Callable[[], None], theirs: Callable[[], None], shape: Shape
 ) -> list[Comparison]:
-    found: list[Comparison] = []
-    figures = [_measure(act, shape, device) for act in (ours, theirs)]
-    (mine, my_peak), (their, their_peak) = figures
-    found.append(Comparison(what, "dense", "ms", 1e3 * mine, 1e3 * their))
+    what = f"{what}, {shape.labels:,} labels"
+    (mine, my_peak), (their, their_peak) = (_measure(act, shape) for act in (ours, theirs))
+    found = [Comparison(what, "dense", "ms", 1e3 * mine, 1e3 * their)]
     if my_peak and their_peak:
         found.append(Comparison(what, "dense", "MB", my_peak / 1e6, their_peak / 1e6))
     return found
 
 
-def _measure(
-    act: Callable[[], None], shape: Shape, device: torch.device
-) -> tuple[float, int | None]:
+def _measure(act: Callable[[], None], shape: Shape) -> tuple[float, int | None]:
     act()  # memory that stays, such as the optimizer's, does not count
-    if device.type == "cuda":
+    if shape.device.type == "cuda":
         act()  # a step is recorded the second time
     gc.collect()
-    peak = PeakMemory(device)
+    peak = PeakMemory(shape.device)
     with peak.watch():
         act()
-    return median_seconds(act, device, repeats=shape.repeats), peak.bytes
+    return shape.seconds(act), peak.bytes
 
 
-@contextlib.contextmanager
-def _autocast(device: torch.device) -> Iterator[None]:
-    if device.type != "cuda":
-        yield
-        return
-    with torch.autocast("cuda", torch.bfloat16):
-        yield
+def _autocast(shape: Shape) -> contextlib.AbstractContextManager[Any]:
+    on_gpu = shape.device.type == "cuda"
+    return torch.autocast("cuda", torch.bfloat16) if on_gpu else contextlib.nullcontext()

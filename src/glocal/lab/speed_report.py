@@ -5,11 +5,9 @@ from __future__ import annotations
 import gc
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from glocal.data.atomic import write_json, write_text
 from glocal.lab.machine import describe_machine
@@ -19,7 +17,6 @@ from glocal.lab.speed_measures import (
     FULL,
     GLOBAL,
     Comparison,
-    Shape,
     attention_speed,
     prediction_speed,
     start_up,
@@ -27,7 +24,7 @@ from glocal.lab.speed_measures import (
     trainer_speed,
     training_step,
 )
-from glocal.lab.synthetic_steps import median_seconds, shape_folder
+from glocal.lab.synthetic_steps import Shape, shape_folder
 from glocal.ranking.ranker import choose_device
 from glocal.table import Table, columns
 
@@ -64,23 +61,35 @@ class Sizes:
     batches: tuple[int, ...]
 
 
-_CPU = Sizes(64, 8, 30_938, 4_108, 100_000, (1_024, 4_108, 16_384), (32, 64, 128), (2, 4, 8))
-_CPU_LONG = Sizes(
-    128, 16, 30_938, 4_108, 501_070, (4_108, 30_938, 131_073, 501_070), (64, 128, 256), (4, 8, 16)
-)
-_GPU = Sizes(
-    384, 64, 30_938, 4_108, 501_070, (4_108, 30_938, 501_070), (128, 256, 512), (16, 64, 128)
-)
-_GPU_LONG = Sizes(
-    384,
-    64,
-    30_938,
-    30_938,
-    501_070,
-    (4_108, 30_938, 131_073, 501_070, 1_000_000, 3_000_000),
-    (64, 128, 256, 512),
-    (8, 16, 32, 64, 128),
-)
+# By device, and whether the longer measurements were asked for.
+_SIZES = {
+    ("cpu", False): Sizes(
+        64, 8, 30_938, 4_108, 100_000, (1_024, 4_108, 16_384), (32, 64, 128), (2, 4, 8)
+    ),
+    ("cpu", True): Sizes(
+        128,
+        16,
+        30_938,
+        4_108,
+        501_070,
+        (4_108, 30_938, 131_073, 501_070),
+        (64, 128, 256),
+        (4, 8, 16),
+    ),
+    ("cuda", False): Sizes(
+        384, 64, 30_938, 4_108, 501_070, (4_108, 30_938, 501_070), (128, 256, 512), (16, 64, 128)
+    ),
+    ("cuda", True): Sizes(
+        384,
+        64,
+        30_938,
+        30_938,
+        501_070,
+        (4_108, 30_938, 131_073, 501_070, 1_000_000, 3_000_000),
+        (64, 128, 256, 512),
+        (8, 16, 32, 64, 128),
+    ),
+}
 
 
 @dataclass
@@ -142,75 +151,65 @@ class SpeedReport:
 
 
 def measure_speed(
-    *, device: str = "auto", long: bool = False, encoder: str = "", say: Say = lambda _: None
+    *, device: str = "auto", long: bool = False, say: Say = lambda _: None
 ) -> SpeedReport:
     """Measure everything, one thing at a time.
 
     Args:
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         long: Measure larger sizes and longer curves.
-        encoder: Folder with an encoder's configuration; MiniLM's shape by default.
         say: Receives what is measured next.
     """
     chosen = choose_device(device)
-    sizes = {
-        ("cpu", False): _CPU,
-        ("cpu", True): _CPU_LONG,
-        ("cuda", False): _GPU,
-        ("cuda", True): _GPU_LONG,
-    }[chosen.type, long]
+    sizes = _SIZES[chosen.type, long]
     machine = describe_machine()
     report = SpeedReport(str(machine["gpu"] if chosen.type == "cuda" else machine["processor"]))
     with tempfile.TemporaryDirectory() as folder:
-        name = f"random:{encoder or shape_folder('minilm', Path(folder))}"
-        shape = Shape(name, sizes.length, sizes.batch, sizes.labels)
-        few = Shape(name, sizes.length, sizes.batch, sizes.few)
-        for what, comparisons in _comparisons(shape, few, chosen, sizes, report):
+        name = f"random:{shape_folder('minilm', Path(folder))}"
+        shape = Shape(name, sizes.length, sizes.batch, sizes.labels, chosen)
+        for what, comparisons in _comparisons(shape, sizes, report):
             say(what)
             report.comparisons += comparisons()
             gc.collect()
-        for grows, shapes in _growth(few, sizes).items():
+        few = replace(shape, labels=sizes.few)
+        growth = {
+            "labels": {n: replace(few, labels=n) for n in sizes.growth},
+            "tokens": {n: replace(few, length=n) for n in sizes.lengths},
+            "texts": {n: replace(few, batch=n) for n in sizes.batches},
+        }
+        for grows, shapes in growth.items():
             say(f"growth over {grows}")
             report.curves[grows] = {
-                way: {size: _step(s, settings, chosen) for size, s in shapes.items()}
+                way: {size: _step(s, settings) for size, s in shapes.items()}
                 for way, settings in WAYS.items()
             }
     return report
 
 
 def _comparisons(
-    shape: Shape, few: Shape, device: torch.device, sizes: Sizes, report: SpeedReport
+    shape: Shape, sizes: Sizes, report: SpeedReport
 ) -> Iterator[tuple[str, Callable[[], Sequence[Comparison]]]]:
     """Yield what is compared, and a function that compares it."""
-    one = Shape(shape.encoder, shape.length, 1, sizes.many)
+    few, one = replace(shape, labels=sizes.few), replace(shape, batch=1, labels=sizes.many)
 
     def best_ten() -> list[Comparison]:
-        found = shortlist_speed(one, device)
+        found = shortlist_speed(one)
         report.precisions = found.precisions
         return found.comparisons(sizes.many)
 
     yield "start-up", start_up
-    yield "label attention", lambda: attention_speed(shape, device)
-    yield "training step", lambda: step_speed(few, device)
-    yield "Hugging Face's Trainer", lambda: [trainer_speed(few, device)]
-    yield "prediction", lambda: prediction_speed(few, device)
+    yield "label attention", lambda: attention_speed(shape)
+    yield "training step", lambda: step_speed(few)
+    yield "Hugging Face's Trainer", lambda: [trainer_speed(few)]
+    yield "prediction", lambda: prediction_speed(few)
     yield "the best of many labels", best_ten
 
 
-def _growth(few: Shape, sizes: Sizes) -> dict[str, dict[int, Shape]]:
-    base = (few.encoder, few.length, few.batch, few.labels)
-    return {
-        "labels": {n: Shape(*base[:3], n) for n in sizes.growth},
-        "tokens": {n: Shape(base[0], n, *base[2:]) for n in sizes.lengths},
-        "texts": {n: Shape(*base[:2], n, base[3]) for n in sizes.batches},
-    }
-
-
-def _step(shape: Shape, settings: list[str], device: torch.device) -> float:
+def _step(shape: Shape, settings: list[str]) -> float:
     """Return the milliseconds of a training step."""
-    step = training_step(shape, settings, device)
+    step = training_step(shape, settings)
     step()
-    seconds = median_seconds(step, device, repeats=shape.repeats)
+    seconds = shape.seconds(step)
     del step
     gc.collect()
     return 1e3 * seconds

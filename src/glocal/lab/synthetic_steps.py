@@ -9,6 +9,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from glocal.encoders.read_facts import read_encoder_facts
 from glocal.systems.registry import build_system
 from glocal.systems.system import LabelStatistics, System
 
+CPU = torch.device("cpu")
 VOCABULARY = 30_522
 _BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
 SHAPES: dict[str, dict[str, Any]] = {
@@ -40,6 +42,31 @@ SHAPES: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 514,
     },
 }
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of a step.
+
+    Attributes:
+        encoder: An encoder's name, or `random:` and a folder with its configuration.
+        length: Tokens of each text.
+        batch: Texts.
+        labels: Number of labels.
+        device: Where it is computed.
+        repeats: Calls that are timed.
+    """
+
+    encoder: str
+    length: int
+    batch: int
+    labels: int
+    device: torch.device = CPU
+    repeats: int = 3
+
+    def seconds(self, act: Callable[[], object]) -> float:
+        """Return the median time of a call."""
+        return median_seconds(act, self.device, repeats=self.repeats)
 
 
 def shape_folder(name: str, parent: Path) -> Path:
@@ -63,44 +90,32 @@ def shape_folder(name: str, parent: Path) -> Path:
     return folder
 
 
-def synthetic_batch(
-    size: int,
-    length: int,
-    n_labels: int,
-    device: torch.device,
-    *,
-    padded: bool = True,
-    vocabulary: int = VOCABULARY,
-) -> Batch:
+def synthetic_batch(shape: Shape, *, padded: bool = True, vocabulary: int = VOCABULARY) -> Batch:
     """Return random tokens with five gold labels each; half the texts are a little shorter."""
+    size, length = shape.batch, shape.length
     ids = torch.randint(min(1000, vocabulary // 2), vocabulary, (size, length))
     mask = torch.ones(size, length, dtype=torch.bool)
     if padded:
         mask[: size // 2, int(length * 0.9) :] = False
-    gold = torch.randint(0, n_labels, (size, 8))
+    gold = torch.randint(0, shape.labels, (size, 8))
     gold[:, 5:] = -1
-    return Batch(ids, mask, gold, np.arange(size), float(size), padded=padded).to(device)
+    return Batch(ids, mask, gold, np.arange(size), float(size), padded=padded).to(shape.device)
 
 
-def synthetic_system(
-    encoder: str, length: int, n_labels: int, settings: Sequence[str], device: torch.device
-) -> tuple[System, ResolvedRecipe]:
-    """Return a system over labels with fifty texts each, on a device, in training mode.
+def synthetic_system(shape: Shape, settings: Sequence[str]) -> tuple[System, ResolvedRecipe]:
+    """Return a system over labels with fifty texts each, in training mode.
 
     Args:
-        encoder: An encoder's name, or `random:` and a folder with its configuration.
-        length: Tokens of each text.
-        n_labels: Number of labels.
+        shape: Its encoder, labels, tokens and device.
         settings: Further settings, such as `candidates.mode=clusters`.
-        device: Where it computes.
     """
-    overrides = [f"encoder.name={encoder}", f"encoder.max_length={length}", *settings]
-    checked = check(load_recipe("glocalxml", overrides), read_encoder_facts)
-    recipe = resolve(checked, n_labels=n_labels, device_type=device.type)
+    sizes = [f"encoder.name={shape.encoder}", f"encoder.max_length={shape.length}"]
+    checked = check(load_recipe("glocalxml", [*sizes, *settings]), read_encoder_facts)
+    recipe = resolve(checked, n_labels=shape.labels, device_type=shape.device.type)
     torch.manual_seed(0)
-    with device:  # random weights at once where they are needed
-        system, _ = build_system(recipe, LabelStatistics(np.full(n_labels, 50), 45_000))
-    return system.to(device).train(), recipe
+    with shape.device:  # random weights at once where they are needed
+        system, _ = build_system(recipe, LabelStatistics(np.full(shape.labels, 50), 45_000))
+    return system.to(shape.device).train(), recipe
 
 
 def vocabulary_of(system: System) -> int:
