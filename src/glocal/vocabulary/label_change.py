@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError, did_you_mean
-from glocal.vocabulary.label_space import LabelSpace
+from glocal.vocabulary.label_space import DESCRIBED, LabelSpace
 from glocal.vocabulary.label_table import LabelEntry, LabelTable
 
 if TYPE_CHECKING:
@@ -94,18 +95,9 @@ def added(
         )
     if examples is not None:
         _check_examples(labels, table, examples)
+    both: dict[str, Any] = {c: [*getattr(labels, c), *getattr(table, c)] for c in DESCRIBED}
     counts = np.concatenate([labels.counts, _counts(table.ids, examples)])
-    after = LabelSpace(
-        [*labels.ids, *table.ids],
-        [*labels.names, *table.names],
-        [*labels.descriptions, *table.descriptions],
-        [*labels.parents, *table.parents],
-        counts,
-        labels.n_documents,
-        [*labels.alt_names, *table.alt_names],
-        [*labels.notations, *table.notations],
-        labels.n_added + len(table),
-    )
+    after = replace(labels, **both, counts=counts, n_added=labels.n_added + len(table))
     columns = _shares(labels, range(len(labels)))
     return LabelChange(labels, after, columns, examples, _others(train, examples))
 
@@ -248,20 +240,9 @@ def merged(labels: LabelSpace, ids: Sequence[str], into: str) -> LabelChange:
 
 
 def _taken(labels: LabelSpace, kept: Sequence[int]) -> LabelSpace:
-    def some(values: Sequence[Any]) -> list[Any]:
-        return [values[place] for place in kept]
-
-    return LabelSpace(
-        some(labels.ids),
-        some(labels.names),
-        some(labels.descriptions),
-        some(labels.parents),
-        np.array(labels.counts)[list(kept)],
-        labels.n_documents,
-        some(labels.alt_names),
-        some(labels.notations),
-        int(labels.added[list(kept)].sum()),
-    )
+    some: dict[str, Any] = {c: [getattr(labels, c)[place] for place in kept] for c in DESCRIBED}
+    counts, n_added = np.array(labels.counts)[list(kept)], int(labels.added[list(kept)].sum())
+    return replace(labels, **some, counts=counts, n_added=n_added)
 
 
 def _shares(labels: LabelSpace, kept: Sequence[int]) -> Any:
@@ -292,14 +273,9 @@ def _check_examples(labels: LabelSpace, table: LabelTable, examples: Corpus) -> 
 
 
 def _counts(ids: Sequence[str], examples: Corpus | None) -> NDArray[np.int64]:
-    if examples is None:
-        return np.zeros(len(ids), dtype=np.int64)
-    place, counts = {id_: i for i, id_ in enumerate(ids)}, np.zeros(len(ids), dtype=np.int64)
-    for document in examples.documents():
-        for label in set(document.labels):
-            if label in place:
-                counts[place[label]] += 1
-    return counts
+    rows = () if examples is None else examples.labels()
+    counts = Counter(label for row in rows for label in set(row))
+    return np.array([counts[id_] for id_ in ids], dtype=np.int64)
 
 
 def _listed(ids: Sequence[str]) -> str:

@@ -40,6 +40,8 @@ SCHEMA = pa.schema(
         ("notation", pa.string()),
     ]
 )
+# Attributes with what is told about each label, as in a label table.
+DESCRIBED = ("ids", "names", "descriptions", "parents", "alt_names", "notations")
 _LATER = ("alt_names", "notation")  # columns that files of older versions do not have
 
 _MOST_TEXTS = 1 << 53  # counts stay exact as floating-point numbers
@@ -115,28 +117,8 @@ class LabelSpace:
             raise _nothing_left(corpus, n_labels=len(in_corpus), min_count=min_count)
         ids = kept.take(pc.sort_indices(kept))
         known = pc.index_in(ids, value_set=in_corpus).fill_null(len(in_corpus)).to_numpy()
-        return cls._described(
-            ids.to_pylist(), table, np.append(counts, 0)[known], n_documents=len(corpus)
-        )
-
-    @classmethod
-    def _described(
-        cls, ids: list[str], table: LabelTable | None, counts: Ints, *, n_documents: int
-    ) -> LabelSpace:
-        if table is None:
-            blank, none = [""] * len(ids), [()] * len(ids)
-            return cls(ids, list(ids), blank, list(none), counts, n_documents)
-        positions = [table.index.get(id_) for id_ in ids]
-        return cls(
-            ids,
-            [id_ if p is None else table.names[p] for id_, p in zip(ids, positions, strict=True)],
-            ["" if p is None else table.descriptions[p] for p in positions],
-            [() if p is None else table.parents[p] for p in positions],
-            counts,
-            n_documents,
-            [() if p is None else table.alt_names[p] for p in positions],
-            ["" if p is None else table.notations[p] for p in positions],
-        )
+        described = _described(ids.to_pylist(), table)
+        return cls(**described, counts=np.append(counts, 0)[known], n_documents=len(corpus))
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -220,6 +202,19 @@ class LabelSpace:
             columns.get("notation", []),
             n_added,
         )
+
+
+def _described(ids: list[str], table: LabelTable | None) -> dict[str, Any]:
+    """Return what a table says about labels, by column; others are called by their ids."""
+    blanks: list[Any] = ["", (), (), ""]  # all but ids and names
+    columns = dict(zip(DESCRIBED, [[*ids], [*ids], *([b] * len(ids) for b in blanks)], strict=True))
+    if table is not None:
+        known = [(place, table.index[id_]) for place, id_ in enumerate(ids) if id_ in table]
+        for name, values in columns.items():
+            told = getattr(table, name)
+            for place, row in known:
+                values[place] = told[row]
+    return columns
 
 
 def _document_counts(corpus: Corpus, labels: pa.Array) -> Ints:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from glocal.errors import ConfigError, DataError
 from glocal.progress import Progress
 from glocal.vocabulary.annif_vocabulary import annif_tsv_rows, from_annif_row, is_annif_tsv
 from glocal.vocabulary.concept_choice import ConceptChoice
+from glocal.vocabulary.label_space import DESCRIBED
 
 # Endings of the names of SKOS vocabularies, and the parser's names of their syntaxes.
 SYNTAXES = {
@@ -61,6 +62,10 @@ class LabelEntry:
     parents: tuple[str, ...] = ()
     alt_names: tuple[str, ...] = ()
     notation: str = ""
+
+
+# Each column of a label table, and its name in an entry.
+FIELDS = dict(zip(DESCRIBED, (field.name for field in fields(LabelEntry)), strict=True))
 
 
 @dataclass
@@ -110,15 +115,10 @@ class LabelTable:
     @classmethod
     def from_entries(cls, entries: Sequence[LabelEntry], *, source: str = "table") -> LabelTable:
         """Build a table from its entries."""
-        return cls(
-            ids=[entry.id for entry in entries],
-            names=[entry.name for entry in entries],
-            descriptions=[entry.description for entry in entries],
-            parents=[entry.parents for entry in entries],
-            alt_names=[entry.alt_names for entry in entries],
-            source=source,
-            notations=[entry.notation for entry in entries],
-        )
+        columns: dict[str, Any] = {
+            column: [getattr(entry, name) for entry in entries] for column, name in FIELDS.items()
+        }
+        return cls(**columns, source=source)
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, Any]], *, source: str = "table") -> LabelTable:
@@ -142,14 +142,7 @@ class LabelTable:
         position = self.index.get(id_)
         if position is None:
             return None
-        return LabelEntry(
-            id_,
-            self.names[position],
-            self.descriptions[position],
-            self.parents[position],
-            self.alt_names[position],
-            self.notations[position],
-        )
+        return LabelEntry(*(getattr(self, column)[position] for column in FIELDS))
 
     def problems(self) -> list[str]:
         """Return the problems of the hierarchy: parents that are not in the table, and cycles."""
@@ -257,12 +250,13 @@ def _chosen(table: LabelTable, choice: ConceptChoice) -> LabelTable:
         return table
     above = [[table.index[p] for p in ids if p in table.index] for ids in table.parents]
     taken = choice.by_place(table.ids, table.index, above.__getitem__)
-    entries = [table.get(id_) for id_, kept in zip(table.ids, taken.tolist(), strict=True) if kept]
+    both = zip(table.ids, taken.tolist(), strict=True)
+    entries = [entry for id_, kept in both if kept and (entry := table.get(id_))]
     if not entries:
         raise ConfigError(
             f"{table.source}: none of the {len(table):,} labels passes the filters; loosen them"
         )
-    return LabelTable.from_entries([e for e in entries if e is not None], source=table.source)
+    return LabelTable.from_entries(entries, source=table.source)
 
 
 def _rows(source: Source, choice: ConceptChoice) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from glocal.data.writers import write_rows
-from glocal.vocabulary.label_table import LabelTable
-
-_FIELDS = ("id", "name", "description", "parents", "alt_names", "notation")
+from glocal.vocabulary.label_table import FIELDS, LabelTable
 
 
 def write_label_table(table: LabelTable, path: str | Path) -> None:
@@ -25,20 +23,12 @@ def write_label_table(table: LabelTable, path: str | Path) -> None:
     Raises:
         ConfigError: The file has another ending.
     """
-    write_rows(
-        path,
-        table=lambda: pa.table(dict(zip(_FIELDS, _columns(table), strict=True))),
-        lines=_lines(table),
-    )
+    columns = {name: getattr(table, column) for column, name in FIELDS.items()}
+    write_rows(path, table=lambda: pa.table(columns), lines=_lines(columns))
 
 
-def _columns(table: LabelTable) -> tuple[list[Any], ...]:
-    about = (table.names, table.descriptions, table.parents, table.alt_names, table.notations)
-    return (table.ids, *about)
-
-
-def _lines(table: LabelTable) -> Iterator[bytes]:
+def _lines(columns: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
     """Yield one JSON object for each label, without empty fields."""
-    for values in zip(*_columns(table), strict=True):
-        row = {name: value for name, value in zip(_FIELDS, values, strict=True) if value}
+    for values in zip(*columns.values(), strict=True):
+        row = {name: value for name, value in zip(columns, values, strict=True) if value}
         yield json.dumps(row, ensure_ascii=False).encode() + b"\n"

@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from glocal.arrays import Bools, Ints
+from glocal.arrays import Bools
 from glocal.data.cache import cached
 from glocal.data.formats.source import Source
 from glocal.errors import ConfigError, require
@@ -161,8 +160,9 @@ class _Texts:
 
     def of_each(self, n_concepts: int) -> Iterator[list[tuple[int, str]]]:
         """Yield the (language rank, text) pairs of each concept, most wanted language first."""
-        ranks, texts = np.array(self.ranks), self.texts
-        order, bounds = _grouped(np.array(self.owners), n_concepts, ranks)
+        owners, ranks, texts = np.array(self.owners), np.array(self.ranks), self.texts
+        order = np.lexsort((ranks, owners))
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n_concepts))])
         for first in range(0, n_concepts, _BLOCK):
             ends = bounds[first : first + _BLOCK + 1].tolist()
             places = order[ends[0] : ends[-1]].tolist()
@@ -199,14 +199,6 @@ class _Links:
         sources, targets = np.divmod(pairs, len(taken))
         bounds = np.searchsorted(sources, np.arange(taken.sum() + 1)).astype(np.int32)
         return pa.ListArray.from_arrays(bounds, targets.astype(np.int32))
-
-
-def _grouped(
-    owners: NDArray[Any], n_owners: int, then_by: NDArray[Any] | None = None
-) -> tuple[Ints, Ints]:
-    keys = (owners,) if then_by is None else (then_by, owners)
-    order = np.lexsort(keys).astype(np.int64) if len(owners) else np.empty(0, np.int64)
-    return order, np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n_owners))])
 
 
 class _Concepts:
@@ -354,21 +346,17 @@ def _table(table: pa.Table, source: str) -> LabelTable:
     # Millions of tuples, none in a cycle: looking for cycles time and again would take longer.
     gc.disable()
     try:
-        return _filled(table, ids, source)
+        return LabelTable(
+            ids,
+            table.column("name").to_pylist(),
+            table.column("description").to_pylist(),
+            [tuple(ids[p] for p in above) for above in _lists(table.column("parents"))],
+            list(_lists(table.column("alt_names"))),
+            source,
+            table.column("notation").to_pylist(),
+        )
     finally:
         gc.enable()
-
-
-def _filled(table: pa.Table, ids: list[str], source: str) -> LabelTable:
-    return LabelTable(
-        ids,
-        table.column("name").to_pylist(),
-        table.column("description").to_pylist(),
-        [tuple(ids[p] for p in above) for above in _lists(table.column("parents"))],
-        list(_lists(table.column("alt_names"))),
-        source,
-        table.column("notation").to_pylist(),
-    )
 
 
 def _lists(column: pa.ChunkedArray) -> Iterator[tuple[Any, ...]]:
