@@ -179,6 +179,12 @@ def _is_installed(module: str) -> bool:
         return False
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its kind where there is none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
     """Return a hint at the valid name nearest to a wrong one, or an empty string."""
     close = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)

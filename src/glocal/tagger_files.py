@@ -107,27 +107,23 @@ def read_settings(folder: Path, label_ids: Sequence[str]) -> TaggerSettings:
     if not path.exists():
         return TaggerSettings()
     try:
-        settings: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        _check(settings, label_ids)
+        return _checked(json.loads(path.read_text("utf-8")), label_ids)
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ModelError(f"cannot read {path}: {error}") from error
+
+
+def _checked(settings: Any, label_ids: Sequence[str]) -> TaggerSettings:
     k, threshold, whole = settings["k"], settings["threshold"], settings["whole_numbers"]
     form, names = settings.get("form"), settings.get("names", ())
-    columns = None if form is None else LabelColumns(form, tuple(names))
-    return TaggerSettings(k, threshold, whole, columns)
-
-
-def _check(settings: Any, label_ids: Sequence[str]) -> None:
-    k, threshold, whole = settings["k"], settings["threshold"], settings["whole_numbers"]
-    form = settings.get("form")
     if not isinstance(k, int) or k < 1 or not isinstance(whole, bool):
         raise ValueError(f"k is {k!r} and whole_numbers is {whole!r}")
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"threshold is {threshold!r}")
     if form is None:
         _ = [int(label) for label in label_ids] if whole else []
-        return
+        return TaggerSettings(k, threshold, whole)
     if form not in ("dense", "sparse", "table"):
         raise ValueError(f"form is {form!r}")
-    if missing := set(label_ids) - {str(name) for name in settings["names"]}:
+    if missing := set(label_ids) - {str(name) for name in names}:
         raise ValueError(f"the column of the label {min(missing)!r} is missing")
+    return TaggerSettings(k, threshold, whole, LabelColumns(form, tuple(names)))

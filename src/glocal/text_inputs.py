@@ -162,14 +162,16 @@ def as_label_lists(y: Any) -> list[list[Any]]:
         raise InputError(
             "labels are required: y is None; pass for each text the list of its labels"
         )
-    if hasattr(y, "columns"):
-        names = list(y.columns)
-        return [[names[column] for column in row] for row in _indicated(y.to_numpy())]
-    if hasattr(y, "tocsr"):
-        return _columns(y.tocsr(copy=True))
-    if not isinstance(y, list | tuple) and np.ndim(y) == 2:
-        return _indicated(y)
-    return [_labels_of(labels, row) for row, labels in enumerate(y)]
+    columns = LabelColumns.of(y)
+    if columns is None:
+        return [_labels_of(labels, row) for row, labels in enumerate(y)]
+    if columns.form == "sparse":
+        matrix = y.tocsr(copy=True)
+    else:
+        from scipy.sparse import csr_matrix
+
+        matrix = csr_matrix(np.asarray(y, dtype=np.float32))
+    return [[columns.names[place] for place in row] for row in _columns(matrix)]
 
 
 def _labels_of(labels: Any, row: int) -> list[Any]:
@@ -179,12 +181,6 @@ def _labels_of(labels: Any, row: int) -> list[Any]:
         )
     # Sets have no order of their own; a fixed one keeps runs repeatable.
     return sorted(labels, key=str) if isinstance(labels, set | frozenset) else list(labels)
-
-
-def _indicated(matrix: Any) -> list[list[int]]:
-    from scipy.sparse import csr_matrix
-
-    return _columns(csr_matrix(np.asarray(matrix, dtype=np.float32)))
 
 
 def _columns(matrix: csr_matrix) -> list[list[int]]:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from glocal.errors import DataError, require
+from glocal.errors import DataError, first_line, require
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -124,7 +124,7 @@ def failures(address: str, done: str = "read") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        text = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")[:200]
+        text = first_line(error).rstrip(".")[:200]
         advice = ""
         if address.startswith("s3://") and _DENIED.search(str(error)):
             advice = (

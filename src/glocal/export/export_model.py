@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from glocal.companions.companion_list import Companions
-from glocal.data.atomic import temporary_dir, why_not_written
+from glocal.data.atomic import temporary_dir
 from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, ModelError, Remedy, no_such, require_training_packages
 from glocal.export.int8_check import DevCheck
 from glocal.progress import Progress
 from glocal.ranking.graph_ranker import GraphFacts, GraphRanker
 from glocal.ranking.graph_session import RUNTIMES, OnnxGraph, OpenvinoGraph
-from glocal.storage.model_directory import StoredModel, load_model, rewrite_model
+from glocal.storage.integrity import writing_model
+from glocal.storage.model_directory import StoredModel, load_model, open_graph, rewrite_model
 
 MOST_LOST = 0.002  # of P@k, that a graph in int8 may lose on dev
 
@@ -86,32 +87,26 @@ def export_model(
 
     if not isinstance(model.system, Ranker):
         raise ModelError(f"{path} runs without torch as it is; there is nothing to export")
-    try:
-        with temporary_dir(target) as graph, temporary_dir(target) as other:
-            facts = _write_graph(model, graph, report, to)
-            done = Exported(target, to)
-            if to == OpenvinoGraph.runtime:
-                from glocal.export.write_graph import write_openvino
+    with writing_model(target), temporary_dir(target) as graph, temporary_dir(target) as other:
+        facts = _write_graph(model, graph, report, to)
+        done = Exported(target, to)
+        if to == OpenvinoGraph.runtime:
+            from glocal.export.write_graph import write_openvino
 
-                report("converting the graph")
-                write_openvino(graph, other)
-                graph, facts = other, replace(facts, runtime=to)
-            elif int8:
-                assert dev is not None, "checked before"
-                traced = with_graph(model, graph, facts)
-                done = _quantised(done, traced, dev, other, report=report, progress=progress)
-                if done.int8:
-                    graph, facts = other, replace(facts, precision="int8")
-            exported = with_graph(model, graph, facts)
-            if done.scores is not None:
-                exported.metrics = {**exported.metrics, "export": done.scores}
-            report("writing the model directory")
-            rewrite_model(path, exported, out=target)
-    except OSError as error:
-        raise ModelError(
-            f"cannot write the model directory {target}: {why_not_written(error)}; "
-            "nothing there was changed"
-        ) from error
+            report("converting the graph")
+            write_openvino(graph, other)
+            graph, facts = other, replace(facts, runtime=to)
+        elif int8:
+            assert dev is not None, "checked before"
+            traced = with_graph(model, graph, facts)
+            done = _quantised(done, traced, dev, other, report=report, progress=progress)
+            if done.int8:
+                graph, facts = other, replace(facts, precision="int8")
+        exported = with_graph(model, graph, facts)
+        if done.scores is not None:
+            exported.metrics = {**exported.metrics, "export": done.scores}
+        report("writing the model directory")
+        rewrite_model(path, exported, out=target)
     return done
 
 
@@ -152,13 +147,7 @@ def _check(
 
 def with_graph(model: StoredModel, folder: Path, facts: GraphFacts) -> StoredModel:
     """Return a model whose labels are scored by a graph."""
-    system = GraphRanker(
-        folder,
-        facts,
-        model.labels.counts,
-        chunking=model.tokenizer.chunking(model.recipe.encoder),
-        suggested=model.recipe.candidates.predict,
-    )
+    system = open_graph(folder, facts, model.recipe, model.labels, model.tokenizer)
     system.combination = model.system.combination
     return replace(model, system=system)
 

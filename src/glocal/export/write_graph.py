@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glocal.errors import ModelError, require
+from glocal.errors import ModelError, first_line, require
 from glocal.export.first_token import compute_one_token
 from glocal.export.scoring_graph import ScoringGraph
 from glocal.ranking.graph_session import OnnxGraph, OpenvinoGraph
@@ -127,8 +127,7 @@ def reason(error: BaseException) -> str:
     """Return the line of the first cause that says what is wrong."""
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    return first_line(error)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 
 from glocal.data.atomic import replace_dir, temporary_dir, why_not_written
 from glocal.data.cache import cache_dir
-from glocal.errors import ConfigError, ModelError, Remedy, require
+from glocal.errors import ConfigError, ModelError, Remedy, first_line, require
 from glocal.storage.integrity import check_model
 from glocal.storage.model_card import with_hub_fields
 from glocal.storage.model_directory import read_settings
@@ -87,7 +87,7 @@ def fetch_model(name: str | Path) -> Path:
         return Path(hub.snapshot_download(str(name), local_dir=folder))
     except Exception as error:  # of the hub or of the network
         raise ModelError(
-            f"cannot fetch the model '{name}' from the hub: {_reason(error)}"
+            f"cannot fetch the model '{name}' from the hub: {first_line(error)}"
         ) from error
 
 
@@ -116,7 +116,7 @@ def _push(source: Path, target: str, *, licence: str | None, private: bool) -> s
             address = str(api.create_repo(target, private=private, exist_ok=True))
             api.upload_folder(repo_id=target, folder_path=folder, commit_message="Model by glocal")
         except Exception as error:  # of the hub or of the network
-            raise ModelError(f"cannot push the model to '{target}': {_reason(error)}") from error
+            raise ModelError(f"cannot push the model to '{target}': {first_line(error)}") from error
     return address
 
 
@@ -126,8 +126,3 @@ def _prepare(source: Path, folder: Path, licence: str | None) -> None:
     card = folder / "README.md"
     text = card.read_text("utf-8") if card.is_file() else ""
     card.write_text(with_hub_fields(text, licence), encoding="utf-8")
-
-
-def _reason(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

@@ -93,6 +93,26 @@ def check_model(folder: str | Path) -> None:
 
 
 @contextlib.contextmanager
+def writing_model(target: Path) -> Iterator[None]:
+    """Report why a model directory cannot be written.
+
+    Raises:
+        ModelError: Another process writes to it, or the operating system has an error.
+    """
+    try:
+        yield
+    except BlockingIOError as error:
+        raise ModelError(
+            f"another process is writing to {target} ({error.strerror}); wait for it"
+        ) from error
+    except OSError as error:
+        raise ModelError(
+            f"cannot write the model directory {target}: {why_not_written(error)}; "
+            "nothing there was changed"
+        ) from error
+
+
+@contextlib.contextmanager
 def edit_model(
     path: str | Path, *, out: str | Path | None = None, without: Collection[str] = ()
 ) -> Iterator[Path]:
@@ -114,10 +134,10 @@ def edit_model(
         >>> with edit_model("model/") as folder:
         ...     write_json(folder / "metrics.json", metrics)
     """
-    target = Path(path if out is None else out)
-    try:
-        with exclusive(target), _edited_copy(target) as folder:
-            top = os.fspath(path)
+    target, top = Path(path if out is None else out), os.fspath(path)
+    with writing_model(target), exclusive(target):
+        remove_leftovers(target, kind=_EDITED)
+        with temporary_dir(target, kind=_EDITED) as folder:
             shutil.copytree(
                 top,
                 folder,
@@ -128,23 +148,6 @@ def edit_model(
             yield folder
             update_checksums(folder)
             replace_dir(folder, target)
-    except BlockingIOError as error:
-        raise ModelError(
-            f"another process is writing to {target} ({error.strerror}); wait for it"
-        ) from error
-    except OSError as error:
-        raise ModelError(
-            f"cannot write the model directory {target}: {why_not_written(error)}; "
-            "nothing there was changed"
-        ) from error
-
-
-@contextlib.contextmanager
-def _edited_copy(target: Path) -> Iterator[Path]:
-    """Create the folder of a changed model, where no other process is changing it."""
-    remove_leftovers(target, kind=_EDITED)
-    with temporary_dir(target, kind=_EDITED) as folder:
-        yield folder
 
 
 def _link(source: str, copy: str) -> None:

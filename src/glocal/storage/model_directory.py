@@ -34,12 +34,13 @@ from glocal.errors import (
     MissingExtraError,
     ModelError,
     NewerFormatError,
+    first_line,
     require_training_packages,
 )
 from glocal.ranking.calibration import Calibration
 from glocal.ranking.decision import Decision
 from glocal.ranking.graph_ranker import GraphFacts, GraphRanker
-from glocal.storage.integrity import check_model, edit_model, update_checksums
+from glocal.storage.integrity import check_model, edit_model, update_checksums, writing_model
 from glocal.storage.model_card import model_card
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -93,18 +94,12 @@ def save_model(
         log: The training log to copy into the directory.
     """
     target = Path(path)
-    try:
-        with temporary_dir(target) as folder:
-            _write(folder, model)
-            if log is not None and log.is_file():
-                shutil.copyfile(log, folder / "train_log.jsonl")
-            update_checksums(folder)
-            replace_dir(folder, target)
-    except OSError as error:
-        raise ModelError(
-            f"cannot write the model directory {target}: {error.strerror or error}; "
-            "nothing there was changed"
-        ) from error
+    with writing_model(target), temporary_dir(target) as folder:
+        _write(folder, model)
+        if log is not None and log.is_file():
+            shutil.copyfile(log, folder / "train_log.jsonl")
+        update_checksums(folder)
+        replace_dir(folder, target)
 
 
 def rewrite_model(
@@ -178,7 +173,8 @@ def load_model(path: str | Path) -> StoredModel:
     folder = Path(path)
     settings = read_settings(folder)
     check_model(folder)
-    recipe = _stored_recipe(settings, folder)
+    with _damaged(folder):
+        recipe = resolved_from_mapping(settings["recipe"], source=str(folder / "glocal.toml"))
     labels = read_labels(folder)
     if not recipe.reads_words_alone and GRAPH not in settings:
         require_training_packages("a model with an encoder that was not exported")
@@ -186,28 +182,31 @@ def load_model(path: str | Path) -> StoredModel:
         tokenizer = load_tokenizer(folder, settings["tokenizer"])
         companions = Companions.load(folder, recipe, labels)
         if GRAPH in settings:
-            system: DocumentRanker = _load_graph(folder, settings, recipe, labels, tokenizer)
+            facts = GraphFacts.from_mapping(settings[GRAPH])
+            system: DocumentRanker = open_graph(folder / GRAPH, facts, recipe, labels, tokenizer)
         else:
             system = _load_system(folder, recipe, labels, tokenizer, companions)
         system.combination = Combination.from_mapping(settings["combination"])
         calibration = _stored_calibration(settings)
-        decision = _stored_decision(settings)
+        # Models before format 3 have no decision.
+        old = settings["format_version"] < 3
+        decision = Decision() if old else Decision.from_mapping(settings["decision"])
     return StoredModel(
         system, recipe, labels, tokenizer, calibration, decision, read_metrics(folder), companions
     )
 
 
-def _load_graph(
+def open_graph(
     folder: Path,
-    settings: Mapping[str, Any],
+    facts: GraphFacts,
     recipe: ResolvedRecipe,
     labels: LabelSpace,
     tokenizer: TextTokenizer,
 ) -> GraphRanker:
-    """Open the graph of an exported model."""
+    """Open the graph in a folder, to score a model's labels by it."""
     return GraphRanker(
-        folder / GRAPH,
-        GraphFacts.from_mapping(settings[GRAPH]),
+        folder,
+        facts,
         labels.counts,
         chunking=tokenizer.chunking(recipe.encoder),
         suggested=recipe.candidates.predict,
@@ -243,13 +242,6 @@ def read_metrics(folder: Path) -> dict[str, Any]:
             metrics["dev_experts"] = metrics["dev"]
             metrics["dev"] = metrics["dev_experts"].pop("combined")
     return metrics
-
-
-def _stored_decision(settings: Mapping[str, Any]) -> Decision:
-    """Return the stored decision; models before format 3 have none."""
-    if settings["format_version"] < 3:
-        return Decision()
-    return Decision.from_mapping(settings["decision"])
 
 
 def _stored_calibration(settings: Mapping[str, Any]) -> Calibration:
@@ -301,11 +293,6 @@ def _write(folder: Path, model: StoredModel) -> None:
     (folder / "README.md").write_text(model_card(model), encoding="utf-8")
 
 
-def _check_there(folder: Path) -> None:
-    if not folder.is_dir():
-        raise ModelError(f"there is no model directory {folder}")
-
-
 def read_settings(folder: Path) -> dict[str, Any]:
     """Read the `glocal.toml` of a model directory.
 
@@ -313,7 +300,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         ModelError: The folder is not a model directory, is damaged, or has a newer format.
     """
     path = folder / "glocal.toml"
-    _check_there(folder)
+    if not folder.is_dir():
+        raise ModelError(f"there is no model directory {folder}")
     if not path.is_file():
         raise ModelError(
             f"{folder} is not a model directory: it has no glocal.toml "
@@ -331,11 +319,6 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def _stored_recipe(settings: Mapping[str, Any], folder: Path) -> ResolvedRecipe:
-    with _damaged(folder):
-        return resolved_from_mapping(settings["recipe"], source=str(folder / "glocal.toml"))
-
-
 @contextlib.contextmanager
 def _damaged(folder: Path) -> Iterator[None]:
     """Report whatever goes wrong while reading as a damaged directory, with the reason."""
@@ -344,7 +327,6 @@ def _damaged(folder: Path) -> Iterator[None]:
     except (ModelError, ConfigError, MissingExtraError):
         raise
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(
-            f"the model directory {folder} is damaged or incomplete: {reason}"
+            f"the model directory {folder} is damaged or incomplete: {first_line(error)}"
         ) from error

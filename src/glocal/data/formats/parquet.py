@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from glocal.data.formats.rows import Problems
 from glocal.data.formats.source import Source
+from glocal.errors import first_line
 
 BATCH_ROWS = 256  # of long texts, some megabytes in Arrow and as many in Python
 
@@ -69,11 +70,7 @@ def rows_of_batches(
         ) from error
     except (pa.ArrowException, OSError) as error:
         raise source.error(
-            f"the {kind} data is truncated or damaged ({_first_line(error)}); "
+            f"the {kind} data is truncated or damaged ({first_line(error).rstrip('.')[:120]}); "
             "fetch or write the file again",
             row + 1 if row else None,
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")[:120]
