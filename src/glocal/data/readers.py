@@ -17,6 +17,7 @@ import glob
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def read_corpus(
     for name in expand_paths([path]):
         if (corpus := builtin_corpus(str(name))) is None:
             source = Source(name, encoding=encoding)
-            check = _RowCheck(source, options, require_labels=require_labels, unique_ids=unique_ids)
+            check = _RowCheck(source, labels_field, require_labels, unique_ids)
             problems = Problems(skip=skip_bad_rows)
             corpus = _read(source, _stream(source, format, options, problems, check), problems)
             if announce:
@@ -135,7 +136,10 @@ def _read(source: Source, documents: Iterator[Document], problems: Problems) -> 
         builder.close()
         raise
     if not len(corpus):
-        raise _nothing_usable(source, problems)
+        raise source.error(
+            f"none of the {len(problems.found)} rows can be used; the first problem: "
+            f"{problems.found[0]}"
+        )
     corpus.detected = {source.name: source.findings.to_dict()}
     return corpus
 
@@ -197,7 +201,7 @@ def iter_documents(
             continue
         problems = Problems(skip=skip_bad_rows or on_bad_row is not None, on_bad_row=on_bad_row)
         source = Source(path, encoding=encoding, before_waiting=before_waiting)
-        check = _RowCheck(source, options, require_labels=require_labels)
+        check = _RowCheck(source, options.labels_field, require_labels)
         yield from _stream(source, format, options, problems, check)
         _announce(source.name, source.findings)
 
@@ -215,70 +219,47 @@ def _stream(
     for document in reader(source, options, problems):
         # Bad rows have one problem each, so this is the row's position in the file.
         row = n_good + len(problems.found)
-        try:
+        with problems:
             checked = check(document, row)
-        except DataError as error:
-            problems.report(error)
-        else:
             n_good += 1
             yield checked
     if not n_good and not problems.found:
         raise source.error("no documents in the file; expected at least one row")
 
 
+@dataclass(slots=True)
 class _RowCheck:
     """Raises the problem of a bad document, and numbers documents without an id."""
 
-    def __init__(
-        self,
-        source: Source,
-        options: ReadOptions,
-        *,
-        require_labels: bool,
-        unique_ids: bool = False,
-    ) -> None:
-        self._source = source
-        self._options = options
-        self._require_labels = require_labels
-        # Hashes, not strings: the ids of millions of documents must not be in memory twice.
-        self._seen: set[int] | None = set() if unique_ids else None
+    source: Source
+    labels_field: str
+    require_labels: bool
+    unique_ids: bool = False
+    # Hashes, not strings: the ids of millions of documents must not be in memory twice.
+    seen: set[int] = field(default_factory=set)
 
     def __call__(self, document: Document, row: int) -> Document:
         if not document.text or document.text.isspace():
             raise self._bad(document, "the text is empty; remove the row or give it a text")
         if problem := unicode_problem(document):
             raise self._bad(document, problem)
-        if self._require_labels and not document.labels:
+        if self.require_labels and not document.labels:
             error = self._bad(
                 document,
-                "the row has no labels; training needs at least one in "
-                f"{self._options.labels_field!r}",
+                f"the row has no labels; training needs at least one in {self.labels_field!r}",
             )
             error.remedies += (Remedy("labels_field", "name another field", value="…"),)
             raise error
-        return self._identified(document, row)
-
-    def _identified(self, document: Document, row: int) -> Document:
         if document.id == "":
             return Document(str(row), document.text, document.labels, document.line)
-        if self._seen is not None:
+        if self.unique_ids:
             key = hash(document.id)
-            if key in self._seen:
-                raise self._bad(
-                    document,
-                    f"the id {document.id!r} is that of an earlier row",
-                )
-            self._seen.add(key)
+            if key in self.seen:
+                raise self._bad(document, f"the id {document.id!r} is that of an earlier row")
+            self.seen.add(key)
         return document
 
     def _bad(self, document: Document, message: str) -> DataError:
-        error = self._source.error(message, document.line)
+        error = self.source.error(message, document.line)
         error.document_id = document.id or None
         return error
-
-
-def _nothing_usable(source: Source, problems: Problems) -> DataError:
-    return source.error(
-        f"none of the {len(problems.found)} rows can be used; the first problem: "
-        f"{problems.found[0]}"
-    )

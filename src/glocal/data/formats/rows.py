@@ -28,6 +28,8 @@ ROWS_AHEAD = 1000  # rows that decide the separator of labels
 class Problems:
     """Collects bad rows, or stops at the first.
 
+    Used as a context, it takes the error of the row that the block is about.
+
     Args:
         skip: Collect bad rows and go on, instead of stopping at the first.
         on_bad_row: Called with the error of each bad row that is skipped.
@@ -39,6 +41,15 @@ class Problems:
     on_bad_row: Callable[[DataError], None] | None = None
     found: list[str] = field(default_factory=list)
     held: list[DataError] | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, DataError):
+            return False
+        self.report(error)
+        return True
 
     def report(self, error: DataError) -> None:
         """Collect the error of a bad row, or raise it."""
@@ -76,14 +87,10 @@ def documents_from_rows(
         source.findings.label_separator = detect_separator(cells)
         separator = source.findings.label_separator or DEFAULT
     for item in stream:
-        try:
+        with problems:
             if isinstance(item, DataError):
                 raise item
-            document = _document(item, fields, separator, path=source.name)
-        except DataError as error:
-            problems.report(error)
-        else:
-            yield document
+            yield _document(item, fields, separator, path=source.name)
 
 
 def _look_ahead(

@@ -186,12 +186,8 @@ class Source:
         Lines that cannot be decoded are reported to `problems`.
         """
         for number, raw in self.raw_lines():
-            try:
-                text = self.decode(number, raw)
-            except DataError as error:
-                problems.report(error)
-            else:
-                yield number, text
+            with problems:
+                yield number, self.decode(number, raw)
 
     def raw_lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the number (from 1) and the bytes of each line."""

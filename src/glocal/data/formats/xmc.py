@@ -26,7 +26,6 @@ from glocal.data.formats.compression import ENDINGS, without_ending
 from glocal.data.formats.fields import ReadOptions
 from glocal.data.formats.rows import Problems
 from glocal.data.formats.source import Source
-from glocal.errors import DataError
 
 TEXTS_NAME = re.compile(r"(?P<split>.+?)_(?:raw_)?texts?\.txt")
 SPARSE_HEADER = re.compile(rb"\s*\d+[ \t]+\d+(?:[ \t]+\d+)?[ \t]*\r?\n")
@@ -162,12 +161,8 @@ def _paired(
                 "match line by line"
             )
         line, raw = text_line
-        try:
-            text = texts.decode(line, raw)
-        except DataError as error:
-            problems.report(error)
-        else:
-            yield Document("", text, names, line)
+        with problems:
+            yield Document("", texts.decode(line, raw), names, line)
 
 
 def _split(cell: str) -> list[str]:
