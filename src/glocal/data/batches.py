@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from glocal.data.chunks import Chunking, Continuation, continuation_arrays
+from glocal.data.chunks import (
+    Chunking,
+    Continuation,
+    continuation_arrays,
+    padded_rows,
+    rounded,
+)
 from glocal.data.tokens import TokenStore
 
 if TYPE_CHECKING:
@@ -226,7 +232,7 @@ def padded_tokens(
     lengths = np.array([len(sequence) for sequence in sequences])
     width = int(lengths.max())
     if (lengths != width).any():
-        width = -(-width // multiple) * multiple
+        width = rounded(width, multiple)
     ids = np.full((len(sequences), width), padding.pad_id, dtype=np.int64)
     mask = np.zeros((len(sequences), width), dtype=bool)
     for row, sequence in enumerate(sequences):
@@ -249,11 +255,9 @@ def _padded_gold(
         return empty, np.zeros(empty.shape, dtype=np.float32)
     parts = [slice(gold.indptr[p], gold.indptr[p + 1]) for p in positions]
     kept = [gold.indices[part] < n_labels for part in parts]
-    width = -(-max(1, *(int(row.sum()) for row in kept)) // multiple) * multiple
-    padded = np.full((len(parts), width), -1, dtype=np.int64)
+    labels = [gold.indices[part][inside] for part, inside in zip(parts, kept, strict=True)]
+    padded = padded_rows(labels, rounded(max(1, *map(len, labels)), multiple))
     values = np.zeros(padded.shape, dtype=np.float32)
-    for row, (part, inside) in enumerate(zip(parts, kept, strict=True)):
-        labels = gold.indices[part][inside]
-        padded[row, : len(labels)] = labels
-        values[row, : len(labels)] = gold.data[part][inside]
+    for row, part, inside in zip(values, parts, kept, strict=True):
+        row[: inside.sum()] = gold.data[part][inside]
     return padded, values

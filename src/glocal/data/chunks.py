@@ -124,20 +124,22 @@ def continuation_arrays(
     if not chunks:
         return None
     lengths = {len(row) for row in places}
-    longest = max(lengths) if len(lengths) == 1 else _rounded(max(lengths), multiple)
-    n_chunks = _rounded(len(chunks), min(multiple, len(documents)))
+    longest = max(lengths) if len(lengths) == 1 else rounded(max(lengths), multiple)
+    n_chunks = rounded(len(chunks), min(multiple, len(documents)))
     ids = np.full((n_chunks, chunking.window), pad_id, dtype=np.int64)
     ids[: len(chunks)] = chunks
     # The most chunks that the longest continuation may need: one shape for each rounded length.
     most = -(-longest // chunking.step)
-    return ids, _padded(places, longest), _padded(owned, most)
+    return ids, padded_rows(places, longest), padded_rows(owned, most)
 
 
-def _rounded(count: int, multiple: int) -> int:
+def rounded(count: int, multiple: int) -> int:
+    """Return a number rounded up to a multiple."""
     return -(-count // multiple) * multiple
 
 
-def _padded(rows: Sequence[Ints], width: int) -> Ints:
+def padded_rows(rows: Sequence[NDArray[Any]], width: int) -> Ints:
+    """Return rows of whole numbers as a matrix of this width, with −1 at their ends."""
     padded = np.full((len(rows), width), -1, dtype=np.int64)
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glocal.data.builtin import BuiltinData
+from glocal.data.builtin import SPLITS, BuiltinData
 from glocal.data.cache import cached
 from glocal.data.corpus import Corpus, CorpusBuilder, Document
 from glocal.data.duplicates import near_duplicate_key
@@ -177,17 +177,15 @@ def _label_rows(nodes: list[_Node], labels: set[str]) -> list[dict[str, Any]]:
 
 
 def _write(data: BuiltinData, folder: Path) -> None:
-    write_corpus(data.train, folder / "train.parquet")
-    write_corpus(data.dev, folder / "dev.parquet")
-    write_corpus(data.test, folder / "test.parquet")
+    for split in SPLITS:
+        write_corpus(getattr(data, split), folder / f"{split}.parquet")
     pq.write_table(pa.Table.from_pylist(data.label_rows), folder / "labels.parquet")
 
 
 def _read(folder: Path, name: str) -> BuiltinData:
-    train, dev, test = (
-        Corpus(pq.ParquetFile(folder / f"{split}.parquet").read(), source=f"{name}:{split}")
-        for split in ("train", "dev", "test")
-    )
-    return BuiltinData(
-        train, dev, test, pq.ParquetFile(folder / "labels.parquet").read().to_pylist()
-    )
+    splits = {
+        split: Corpus(pq.ParquetFile(folder / f"{split}.parquet").read(), source=f"{name}:{split}")
+        for split in SPLITS
+    }
+    rows = pq.ParquetFile(folder / "labels.parquet").read().to_pylist()
+    return BuiltinData(**splits, label_rows=rows)

@@ -196,7 +196,8 @@ def _facts(corpus: Corpus, bands: Bands | None) -> _Facts:
     flat = pc.list_flatten(corpus.table.column("labels"))
     counts = np.sort(pc.value_counts(flat).field("counts").to_numpy())[::-1]
     label_lengths = pc.list_value_length(corpus.table.column("labels")).to_numpy()
-    words, characters = _lengths(corpus)
+    texts = (text for block in corpus.iter_texts() for text in block)
+    words = np.fromiter((len(text.split()) for text in texts), np.int64, len(corpus))
     exact, near = text_keys(corpus, near=False), text_keys(corpus, near=True)
     report = SplitReport(
         source=corpus.source,
@@ -206,7 +207,7 @@ def _facts(corpus: Corpus, bands: Bands | None) -> _Facts:
         n_labels_once=int((counts == 1).sum()),
         labels_per_document=Distribution.of(label_lengths),
         words=Distribution.of(words),
-        characters=Distribution.of(characters),
+        characters=Distribution.of(pc.utf8_length(corpus.table.column("text")).to_numpy()),
         n_duplicates=len(exact) - len(np.unique(exact)),
         n_near_duplicates=len(near) - len(np.unique(near)),
         bands=_band_sizes(counts, bands),
@@ -228,18 +229,6 @@ def _label_problems(facts: list[_Facts], table: LabelTable) -> list[str]:
             for label in sorted(nameless)
         ]
     return problems
-
-
-def _lengths(corpus: Corpus) -> tuple[Ints, Ints]:
-    """Return the number of words and of characters of each document."""
-    words = np.empty(len(corpus), dtype=np.int64)
-    characters = np.empty(len(corpus), dtype=np.int64)
-    row = 0
-    for texts in corpus.iter_texts():
-        for text in texts:
-            words[row], characters[row] = len(text.split()), len(text)
-            row += 1
-    return words, characters
 
 
 def _band_sizes(counts: Ints, bands: Bands | None) -> dict[str, int]:

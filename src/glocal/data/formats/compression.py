@@ -6,10 +6,10 @@ refused: no data set compresses that well, but a file made to fill memory or the
 
 from __future__ import annotations
 
+import importlib
 import io
 import re
 import zlib
-from collections.abc import Callable
 from typing import Any, BinaryIO, cast
 
 BLOCK_BYTES = 1 << 16
@@ -23,6 +23,7 @@ KINDS = (
     (".xz", re.compile(rb"\xfd7zXZ\0"), "xz"),
     (".zst", re.compile(rb"\x28\xb5\x2f\xfd"), "Zstandard"),
 )
+_MODULES = {"gzip": "gzip", "bzip2": "bz2", "xz": "lzma"}  # imported when they are needed
 MAGIC_BYTES = 10
 ENDINGS = tuple(ending for ending, _, _ in KINDS)
 
@@ -76,7 +77,7 @@ class _Decompressed(io.RawIOBase):
     def __init__(self, stream: io.BufferedReader, kind: str) -> None:
         self._kind, self._n_out = kind, 0
         self._input = _Counted(stream)
-        self._output = _OPENERS[kind](cast(BinaryIO, io.BufferedReader(self._input)))
+        self._output = _open(cast(BinaryIO, io.BufferedReader(self._input)), kind)
 
     def readable(self) -> bool:
         return True
@@ -101,36 +102,12 @@ class _Decompressed(io.RawIOBase):
         return len(data)
 
 
-def _open_gzip(file: BinaryIO) -> Any:
-    import gzip
-
-    return gzip.GzipFile(fileobj=file)
-
-
-def _open_bz2(file: BinaryIO) -> Any:
-    import bz2
-
-    return bz2.BZ2File(file)
-
-
-def _open_xz(file: BinaryIO) -> Any:
-    import lzma
-
-    return lzma.LZMAFile(file)
-
-
-def _open_zstd(file: BinaryIO) -> Any:
+def _open(file: BinaryIO, kind: str) -> Any:
+    if kind in _MODULES:
+        return importlib.import_module(_MODULES[kind]).open(file)
     import pyarrow as pa
 
     return pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
-
-
-_OPENERS: dict[str, Callable[[BinaryIO], Any]] = {
-    "gzip": _open_gzip,
-    "bzip2": _open_bz2,
-    "xz": _open_xz,
-    "Zstandard": _open_zstd,
-}
 
 
 def _failures() -> tuple[type[Exception], ...]:
