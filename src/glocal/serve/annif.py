@@ -264,7 +264,7 @@ async def detect_language(request: LanguageRequest, service: InService) -> Detec
 
 
 async def _projects(service: Service) -> list[Project]:
-    found = (asyncio.to_thread(_project, service, m) for m in service.models.by_id.values())
+    found = (asyncio.to_thread(_project, service, m) for m in service.models.values())
     return list(await asyncio.gather(*found))
 
 

@@ -28,7 +28,7 @@ from glocal.serve.label_studio import label_studio_router
 from glocal.serve.problems import Problem, busy, describe_validation
 from glocal.serve.rest import health_router, rest_router
 from glocal.serve.serve_settings import ServeSettings
-from glocal.serve.served_models import ServedModel, ServedModels, UnknownLabels, model_ids
+from glocal.serve.served_models import ServedModel, UnknownLabels, model_ids, watch
 from glocal.serve.server_metrics import ServerMetrics
 from glocal.serve.service import Service
 from glocal.serve.similar_texts import SimilarTexts
@@ -50,8 +50,8 @@ def create_app(settings: ServeSettings, *, log: Callable[[str], None] | None = N
     """
     settings.check()
     metrics = ServerMetrics()
-    models = [
-        ServedModel(
+    models = {
+        id: ServedModel(
             id,
             path,
             settings,
@@ -59,13 +59,12 @@ def create_app(settings: ServeSettings, *, log: Callable[[str], None] | None = N
             on_load=partial(metrics.loads.add, id),
         )
         for id, path in zip(model_ids(settings.models), settings.models, strict=True)
-    ]
-    for model in models:
+    }
+    for model in models.values():
         model.facts()  # a directory that is not a model is refused at the start
-    served = ServedModels(models, reload_seconds=settings.limits.reload_seconds)
     shown = settings.similar_texts
     similar = None if shown is None else SimilarTexts.read(shown)
-    service = Service(settings, served, metrics, similar=similar)
+    service = Service(settings, models, metrics, similar=similar)
     inner = _routes(service)
     return Observer(Guard(inner, settings, metrics), metrics, log=log)
 
@@ -75,13 +74,15 @@ def _routes(service: Service) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if service.settings.feedback is not None:
             service.feedback = FeedbackStore(service.settings.feedback)
-        watching = asyncio.create_task(service.models.watch())
+        models, seconds = service.models.values(), service.settings.limits.reload_seconds
+        watching = asyncio.create_task(watch(models, seconds))
         try:
             yield
         finally:
             service.stopping = True
             watching.cancel()
-            service.models.close()
+            for model in models:
+                model.close()
             if service.feedback is not None:
                 service.feedback.close()
 

@@ -68,6 +68,7 @@ class _Work:
         return (mine.only, mine.exclude) == (theirs.only, theirs.exclude)
 
 
+@dataclass(eq=False)
 class Batcher:
     """Runs the requests for one model in a worker thread.
 
@@ -76,29 +77,20 @@ class Batcher:
         max_batch: Largest number of texts computed together; a larger request is computed alone.
         max_queued: Largest number of texts that wait.
         on_batch: Called with the number of texts of each batch.
+
+    Attributes:
+        queued: Number of texts that wait.
     """
 
-    def __init__(
-        self,
-        predictor: BatchPredictor,
-        *,
-        max_batch: int,
-        max_queued: int,
-        on_batch: Callable[[int], None] = lambda size: None,
-    ) -> None:
-        self._predictor = predictor
-        self._max_batch, self._max_queued = max_batch, max_queued
-        self._on_batch = on_batch
-        self._waiting: deque[_Work] = deque()
-        self._queued = 0
-        self._closing = False
-        self._running = False
-        self._changed = threading.Condition()
-
-    @property
-    def queued(self) -> int:
-        """Number of texts that wait."""
-        return self._queued
+    predictor: BatchPredictor
+    max_batch: int = field(kw_only=True)
+    max_queued: int = field(kw_only=True)
+    on_batch: Callable[[int], None] = field(default=lambda size: None, kw_only=True)
+    queued: int = field(default=0, init=False)
+    _waiting: deque[_Work] = field(default_factory=deque, init=False)
+    _closing: bool = field(default=False, init=False)
+    _running: bool = field(default=False, init=False)
+    _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
 
     def predict(self, texts: Sequence[str], choice: Choice) -> Future[Predictions]:
         """Queue texts to tag.
@@ -124,10 +116,10 @@ class Batcher:
 
     def _put(self, work: _Work) -> Future[Any]:
         with self._changed:
-            if self._queued + len(work.texts) > self._max_queued:
+            if self.queued + len(work.texts) > self.max_queued:
                 raise Busy
             self._waiting.append(work)
-            self._queued += len(work.texts)
+            self.queued += len(work.texts)
             if not self._running:  # the first request, or one that came after `close`
                 self._running = True
                 threading.Thread(target=self._work, name="glocal-batcher", daemon=True).start()
@@ -152,13 +144,13 @@ class Batcher:
             batch, size, rest = [first], len(first.texts), deque[_Work]()
             while self._waiting:
                 work = self._waiting.popleft()
-                if size + len(work.texts) <= self._max_batch and work.joins(first):
+                if size + len(work.texts) <= self.max_batch and work.joins(first):
                     batch.append(work)
                     size += len(work.texts)
                 else:
                     rest.append(work)
             self._waiting = rest
-            self._queued -= size
+            self.queued -= size
             return batch
 
     def _compute(self, batch: list[_Work]) -> None:
@@ -180,8 +172,8 @@ class Batcher:
             return [first.call()]
         choices = [work.choice for work in batch if work.choice is not None]
         texts = [text for work in batch for text in work.texts]
-        self._on_batch(len(texts))
-        found = self._predictor.predict(
+        self.on_batch(len(texts))
+        found = self.predictor.predict(
             texts,
             k=max(choice.k for choice in choices),
             only=choices[0].only,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from glocal.serve import schemas
@@ -15,28 +14,12 @@ if TYPE_CHECKING:
 _SIMILAR = 10  # similar texts of an explanation
 
 
-def explain(
-    predictor: Predictor,
-    text: str,
-    *,
-    model: str,
-    k: int,
-    labels: Sequence[str] | None,
-    similar: SimilarTexts | None,
-) -> schemas.ExplainResponse:
-    """Explain the best tags of a text, or the given labels."""
-    found = predictor.explain(text, k=k, labels=labels)
-    return schemas.ExplainResponse(
-        model=model,
-        tags=[schemas.ExplainedTag(**tag.to_dict()) for tag in found],
-        similar=[] if similar is None else _similar_texts(predictor, text, similar),
-    )
-
-
-def _similar_texts(
-    predictor: Predictor, text: str, similar: SimilarTexts
+def similar_texts(
+    predictor: Predictor, text: str, similar: SimilarTexts | None
 ) -> list[schemas.SimilarText]:
     """Return the texts that a teacher found, or else those with similar words."""
+    if similar is None:
+        return []
     space = predictor.labels
 
     def name_of(id_: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import PlainTextResponse, Response
@@ -14,6 +14,9 @@ from glocal.serve import explanations, schemas
 from glocal.serve.problems import GET_PROBLEMS, POST_PROBLEMS, Problem, problem_responses
 from glocal.serve.prometheus import CONTENT_TYPE
 from glocal.serve.service import InService
+
+if TYPE_CHECKING:
+    from glocal.predict.predictor import Predictor
 
 _MAX_PAGE_SIZE = 200
 _EXPLAINED = 5
@@ -27,7 +30,7 @@ health_router = APIRouter(tags=["operation"])
 async def models(service: InService) -> schemas.ModelList:
     """List the models."""
     found = await asyncio.gather(
-        *(asyncio.to_thread(model.facts) for model in service.models.by_id.values())
+        *(asyncio.to_thread(model.facts) for model in service.models.values())
     )
     return schemas.ModelList(models=[schemas.ModelFacts(**facts) for facts in found])
 
@@ -75,16 +78,15 @@ async def explain(request: schemas.ExplainRequest, service: InService) -> schema
     loaded.check_labels(request.labels or ())
     (text,) = service.checked_texts([request.text], truncate=request.truncate)
     k = min(request.k or _EXPLAINED, len(loaded.predictor.labels))
-    return await loaded.run(
-        lambda predictor: explanations.explain(
-            predictor,
-            text,
-            model=model.id,
-            k=k,
-            labels=request.labels,
-            similar=service.similar,
+
+    def explained(predictor: Predictor) -> schemas.ExplainResponse:
+        tags = [tag.to_dict() for tag in predictor.explain(text, k=k, labels=request.labels)]
+        similar = explanations.similar_texts(predictor, text, service.similar)
+        return schemas.ExplainResponse(
+            model=model.id, tags=[schemas.ExplainedTag(**tag) for tag in tags], similar=similar
         )
-    )
+
+    return await loaded.run(explained)
 
 
 @rest_router.get("/labels", responses=problem_responses(*GET_PROBLEMS))
@@ -136,7 +138,7 @@ async def readyz(service: InService) -> dict[str, str]:
     """Say whether the server takes requests: it is not stopping and its models are readable."""
     if service.stopping:
         raise Problem(503, "the server is stopping")
-    for model in service.models.by_id.values():
+    for model in service.models.values():
         try:
             await asyncio.to_thread(model.facts)
         except (GlocalError, OSError) as error:

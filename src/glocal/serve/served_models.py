@@ -16,8 +16,8 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -74,10 +74,9 @@ class LoadedModel:
             UnknownLabels: A label is not known.
             ConfigError: No label is left to choose from.
         """
-        from glocal.predict.predict_options import allowed_labels, check_unicode
+        from glocal.predict.predict_options import allowed_labels
         from glocal.ranking.decision import tag_steps
 
-        check_unicode(texts)
         self.check_labels((*(only or ()), *(exclude or ())))
         allowed_labels(self.predictor.labels, only, exclude)
         most = min(max_tags, len(self.predictor.labels))
@@ -111,6 +110,7 @@ class LoadedModel:
         return await asyncio.wrap_future(self.batcher.run(lambda: call(self.predictor)))
 
 
+@dataclass(eq=False)
 class ServedModel:
     """A model directory under an id.
 
@@ -120,29 +120,21 @@ class ServedModel:
         settings: Settings of the server.
         on_batch: Called with the number of texts of each batch.
         on_load: Called with `loaded` or `failed` after each attempt to load it.
+
+    Attributes:
+        loaded: The version in memory; None before the first use.
     """
 
-    def __init__(
-        self,
-        id: str,
-        path: Path,
-        settings: ServeSettings,
-        *,
-        on_batch: Callable[[int], None] = lambda size: None,
-        on_load: Callable[[str], None] = lambda outcome: None,
-    ) -> None:
-        self.id, self.path = id, path
-        self._settings = settings
-        self._on_batch, self._on_load = on_batch, on_load
-        self._current: LoadedModel | None = None
-        self._first: asyncio.Future[LoadedModel] | None = None  # the first load, while it runs
-        self._seen: Fingerprint | None = None
-        self._failed: Fingerprint | None = None
-
-    @property
-    def loaded(self) -> LoadedModel | None:
-        """The version in memory; None before the first use."""
-        return self._current
+    id: str
+    path: Path
+    settings: ServeSettings
+    on_batch: Callable[[int], None] = field(default=lambda size: None, kw_only=True)
+    on_load: Callable[[str], None] = field(default=lambda outcome: None, kw_only=True)
+    loaded: LoadedModel | None = field(default=None, init=False)
+    # The first load, while it runs.
+    _first: asyncio.Future[LoadedModel] | None = field(default=None, init=False)
+    _seen: Fingerprint | None = field(default=None, init=False)
+    _failed: Fingerprint | None = field(default=None, init=False)
 
     async def current(self) -> LoadedModel:
         """Return the version in memory, loading it first if need be.
@@ -150,8 +142,8 @@ class ServedModel:
         Raises:
             ModelError: It cannot be loaded.
         """
-        if self._current is not None:
-            return self._current
+        if self.loaded is not None:
+            return self.loaded
         if self._first is None:
             self._first = asyncio.ensure_future(self._load_first())
         # A request that is given up must not stop the load that others wait for.
@@ -159,22 +151,22 @@ class ServedModel:
 
     async def _load_first(self) -> LoadedModel:
         try:
-            self._current = await asyncio.to_thread(self._load)
-            return self._current
+            self.loaded = await asyncio.to_thread(self._load)
+            return self.loaded
         finally:
             self._first = None
 
     async def reload_if_changed(self) -> bool:
         """Replace the version in memory if its files have changed since and are at rest."""
-        if self._current is None:
+        if self.loaded is None:
             return False
         now = await asyncio.to_thread(fingerprint, self.path)
         at_rest, self._seen = now == self._seen, now
-        if not at_rest or now in (self._current.fingerprint, self._failed):
+        if not at_rest or now in (self.loaded.fingerprint, self._failed):
             return False
-        old = self._current
+        old = self.loaded
         try:
-            self._current = await asyncio.to_thread(self._load)
+            self.loaded = await asyncio.to_thread(self._load)
         except (GlocalError, OSError, MemoryError) as error:
             self._failed = now
             logger.warning(
@@ -192,17 +184,17 @@ class ServedModel:
 
         seen = fingerprint(self.path)
         try:
-            predictor = Predictor.load(self.path, device=self._settings.device)
+            predictor = Predictor.load(self.path, device=self.settings.device)
         except BaseException:
-            self._on_load("failed")
+            self.on_load("failed")
             raise
-        self._on_load("loaded")
-        limits = self._settings.limits
+        self.on_load("loaded")
+        limits = self.settings.limits
         batcher = Batcher(
             predictor,
             max_batch=limits.max_batch,
             max_queued=limits.max_queued_texts,
-            on_batch=self._on_batch,
+            on_batch=self.on_batch,
         )
         loaded = LoadedModel(predictor, batcher, seen)
         # With a million labels the index takes seconds, which the first search need not wait for.
@@ -211,8 +203,8 @@ class ServedModel:
 
     def close(self) -> None:
         """Finish what waits."""
-        if self._current is not None:
-            self._current.batcher.close()
+        if self.loaded is not None:
+            self.loaded.batcher.close()
 
     def facts(self) -> dict[str, Any]:
         """Return the facts about the model that `/v1/models` lists, without loading it.
@@ -236,8 +228,8 @@ class ServedModel:
                 "own_thresholds": len(decision.get("own", ())),
                 "goal": decision.get("goal", ""),
             },
-            "loaded": self._current is not None,
-            "similar_texts": self._settings.similar_texts is not None,
+            "loaded": self.loaded is not None,
+            "similar_texts": self.settings.similar_texts is not None,
         }
 
     def details(self) -> dict[str, Any]:
@@ -260,29 +252,13 @@ class ServedModel:
         return datetime.fromtimestamp((self.path / "glocal.toml").stat().st_mtime, UTC)
 
 
-class ServedModels:
-    """The models of a server by id, in the order they were given."""
-
-    def __init__(self, models: Sequence[ServedModel], *, reload_seconds: float) -> None:
-        self.by_id = {model.id: model for model in models}
-        self._reload_seconds = reload_seconds
-
-    def get(self, id: str | None) -> ServedModel | None:
-        """Return a model by its id, the first one for None; None if there is no such model."""
-        return next(iter(self.by_id.values())) if id is None else self.by_id.get(id)
-
-    async def watch(self) -> None:
-        """Reload models whose files change, until cancelled."""
-        while True:
-            await asyncio.sleep(self._reload_seconds)
-            for model in self.by_id.values():
-                with contextlib.suppress(OSError):  # a directory that is being replaced
-                    await model.reload_if_changed()
-
-    def close(self) -> None:
-        """Finish what waits in all models."""
-        for model in self.by_id.values():
-            model.close()
+async def watch(models: Collection[ServedModel], seconds: float) -> None:
+    """Reload models whose files change, until cancelled."""
+    while True:
+        await asyncio.sleep(seconds)
+        for model in models:
+            with contextlib.suppress(OSError):  # a directory that is being replaced
+                await model.reload_if_changed()
 
 
 def fingerprint(folder: Path) -> Fingerprint:

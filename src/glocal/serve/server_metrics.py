@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from glocal.serve.prometheus import SECONDS, TEXTS, Counter, Gauge, Histogram, r
 
 if TYPE_CHECKING:
     from glocal.serve.feedback_store import FeedbackStore
-    from glocal.serve.served_models import ServedModels
+    from glocal.serve.served_models import ServedModel
 
 
 class ServerMetrics:
@@ -36,9 +37,9 @@ class ServerMetrics:
         self.texts.add(model, amount=size)
         self.batches.observe(size, model)
 
-    def render(self, models: ServedModels, feedback: FeedbackStore | None) -> str:
+    def render(self, models: Mapping[str, ServedModel], feedback: FeedbackStore | None) -> str:
         """Return all metrics in Prometheus' text format."""
-        served = models.by_id.items()
+        served = models.items()
         stored = 0 if feedback is None else feedback.n_rows
         gauges = [
             Gauge(

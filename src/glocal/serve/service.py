@@ -16,7 +16,7 @@ from glocal.ranking.predictions import Predictions
 from glocal.serve.feedback_store import FeedbackStore
 from glocal.serve.problems import Problem
 from glocal.serve.serve_settings import ServeSettings
-from glocal.serve.served_models import LoadedModel, ServedModel, ServedModels
+from glocal.serve.served_models import LoadedModel, ServedModel
 from glocal.serve.server_metrics import ServerMetrics
 from glocal.serve.similar_texts import SimilarTexts
 
@@ -26,7 +26,7 @@ class Service:
     """The parts of a running server that requests use."""
 
     settings: ServeSettings
-    models: ServedModels
+    models: Mapping[str, ServedModel]  # by id, in the order they were given
     metrics: ServerMetrics
     feedback: FeedbackStore | None = None
     similar: SimilarTexts | None = None
@@ -38,9 +38,9 @@ class Service:
         Raises:
             Problem: 404, there is no such model.
         """
-        found = self.models.get(id)
+        found = next(iter(self.models.values())) if id is None else self.models.get(id)
         if found is None:
-            raise Problem(404, no_such("model", str(id)[:100], self.models.by_id))
+            raise Problem(404, no_such("model", str(id)[:100], self.models))
         return found
 
     async def models_for(
@@ -58,7 +58,7 @@ class Service:
         asked, routes = self.model(id), self.settings.routes
         if id is not None or not routes:
             return [(asked, list(range(len(texts))))]
-        by_path = {model.path.resolve(): model for model in self.models.by_id.values()}
+        by_path = {model.path.resolve(): model for model in self.models.values()}
         positions: dict[str, list[int]] = {}
         for position, text in enumerate(texts):
             language = await asyncio.to_thread(detect_language, text, list(routes))
