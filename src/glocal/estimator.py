@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from glocal.config import Recipe, load_recipe, recipe_from_mapping, recipe_to_mapping
-from glocal.config.recipe_files import set_dotted
+from glocal.config.recipe_files import flatten, set_dotted
 from glocal.errors import ConfigError, GlocalError, did_you_mean
 
 
@@ -127,14 +127,6 @@ def overridden(recipe: str | Path | Recipe, overrides: Mapping[str, Any]) -> Rec
     """
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     mapping = recipe_to_mapping(recipe)
-    _merge(mapping, overrides)
+    for name, value in flatten(overrides):
+        set_dotted(mapping, name, value)  # unknown names stay, to be reported
     return recipe_from_mapping(mapping, source="overrides")
-
-
-def _merge(mapping: dict[str, Any], overrides: Mapping[str, Any], prefix: str = "") -> None:
-    """Set overrides in nested mappings; unknown names stay, to be reported."""
-    for name, value in overrides.items():
-        if isinstance(value, Mapping):
-            _merge(mapping, value, f"{prefix}{name}.")
-        else:
-            set_dotted(mapping, f"{prefix}{name}", value)

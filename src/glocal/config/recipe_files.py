@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,15 @@ def _merge(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
             _merge(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
         )
     return merged
+
+
+def flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings by their dotted names."""
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def set_dotted(mapping: dict[str, Any], dotted: str, value: Any) -> None:

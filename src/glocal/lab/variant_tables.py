@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from glocal.config import Recipe, load_recipe, parse_override
 from glocal.config.expert_names import check_expert_names
-from glocal.config.recipe_files import read_toml, toml_names
+from glocal.config.recipe_files import flatten, read_toml, toml_names
 from glocal.errors import ConfigError, did_you_mean, no_such
 from glocal.lab.experiment.jobs import Conditions, Job, Splits
 from glocal.lab.experiment.methods import recipe_method
@@ -195,7 +195,7 @@ def _table(name: str, mapping: Mapping[str, Any], problems: list[str]) -> Varian
         str(mapping.get("title", name)),
         str(mapping.get("recipe", "glocalxml")),
         variants,
-        settings=dict(_flatten(_mapping(mapping.get("settings", {}), "'settings'", problems))),
+        settings=dict(flatten(_mapping(mapping.get("settings", {}), "'settings'", problems))),
         parts=bool(mapping.get("parts", False)),
         published=str(mapping.get("published", "")),
     )
@@ -212,7 +212,7 @@ def _variant(row: Mapping[str, Any], number: int, problems: list[str]) -> Varian
         )
     settings = _mapping(row.get("settings", {}), f"{where}'settings'", problems)
     published = _published(row.get("published", {}), f"{where}'published'", problems)
-    return Variant(str(name), str(row.get("title", name)), dict(_flatten(settings)), published)
+    return Variant(str(name), str(row.get("title", name)), dict(flatten(settings)), published)
 
 
 def _mapping(value: Any, what: str, problems: list[str]) -> Mapping[str, Any]:
@@ -238,11 +238,3 @@ def _unknown_keys(mapping: Mapping[str, Any], known: set[str], where: str) -> li
         for key in mapping
         if key not in known
     ]
-
-
-def _flatten(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in mapping.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -14,12 +14,12 @@ import contextlib
 import gc
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from glocal.config import recipe_from_mapping
+from glocal.config.recipe_files import flatten
 from glocal.config.resolve import check
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError, DataError, GlocalError, Interrupted, Remedy
@@ -231,7 +231,12 @@ def _check_earlier(jobs: Sequence[Job]) -> None:
         earlier, now = Result.load(job.folder), job.blank
         if earlier is None or earlier.trained_on == now.trained_on:
             continue
-        changed = _differences(earlier.method.settings, now.method.settings)
+        before = dict(flatten(earlier.method.settings))
+        changed = [
+            f"{key}={before.get(key)} (now {value})"
+            for key, value in flatten(now.method.settings)
+            if before.get(key) != value and key != "description"
+        ]
         if earlier.method.library != now.method.library:
             changed.append(f"{earlier.method.library} (now {now.method.library})")
         problems.append(
@@ -241,17 +246,6 @@ def _check_earlier(jobs: Sequence[Job]) -> None:
         )
     if problems:
         raise ConfigError(problems, remedies=[Remedy("overwrite", "start from scratch")])
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:
-    found: list[str] = []
-    for key, value in now.items():
-        old = before.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping):
-            found += _differences(old, value, f"{where}{key}.")
-        elif old != value and f"{where}{key}" != "description":
-            found.append(f"{where}{key}={old} (now {value})")
-    return found
 
 
 def _check_recipes(jobs: Sequence[Job]) -> None:
