@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.arrays import Floats32, Ints
+from glocal.arrays import Floats32, Ints, ranges
 from glocal.encoders.word_lookup import LOOKUPS, EncoderLookup, WordLookup
 from glocal.errors import ModelError
 from glocal.progress import Progress
@@ -296,7 +296,4 @@ def _ragged_take(rows: Sequence[Sequence[int]], positions: Ints) -> tuple[NDArra
     flat = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=int(lengths.sum()))
     starts = np.cumsum(lengths) - lengths
     taken = lengths[positions]
-    ends = np.cumsum(taken)
-    total = int(ends[-1]) if len(ends) else 0
-    shift = np.repeat(starts[positions] - (ends - taken), taken)
-    return flat[np.arange(total) + shift], ends
+    return flat[ranges(starts[positions], taken)], np.cumsum(taken)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.sparse_rows import SparseRows, as_csr, column_of
+from glocal.companions.sparse.sparse_rows import SparseRows, as_csr, column_of, row_places
 from glocal.companions.sparse.sparse_scoring import dense_product
 
 _SCALE = np.float32(100)  # evidence of a hundredth is weak
@@ -118,9 +118,8 @@ class NameMatcher:
         own = columns[self.labels].tocsc()  # (U, labels afterwards)
         labels = np.flatnonzero(np.diff(own.indptr))
         own = own[:, labels]
-        counts = np.diff(self.bounds)[own.indices]
+        names, counts = row_places(self.bounds, own.indices)
         ends = np.concatenate([[0], np.cumsum(counts)])
-        names = np.arange(ends[-1]) + np.repeat(self.bounds[own.indices] - ends[:-1], counts)
         return NameMatcher(
             labels.astype(np.int64),
             (self.slopes @ own).astype(np.float32),
@@ -148,10 +147,7 @@ class NameMatcher:
     def _words_found(self, features: Any) -> SparseRows:
         """Return (n, W) how well the best feature of each text stands for each word."""
         n_texts, n_words = features.shape[0], self.words.shape[1]
-        starts = self.words.indptr[features.indices].astype(np.int64)
-        lengths = self.words.indptr[features.indices + 1] - starts
-        ends = np.cumsum(lengths)
-        places = np.arange(lengths.sum()) + np.repeat(starts - (ends - lengths), lengths)
+        places, lengths = row_places(self.words.indptr, features.indices)
         texts = np.repeat(np.repeat(np.arange(n_texts), np.diff(features.indptr)), lengths)
         cells = texts * n_words + self.words.indices[places]
         order = np.argsort(cells, kind="stable")

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import ranges
+
 Entries = tuple[NDArray[np.int32], NDArray[np.float32]]  # columns and values
 
 
@@ -113,8 +115,7 @@ def row_places(
     """Return the places of all entries of some rows, one row after the other, and their lengths."""
     starts = bounds[rows]
     lengths = bounds[rows + 1] - starts
-    before = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths), lengths
+    return ranges(starts, lengths), lengths
 
 
 def as_stored(matrix: Any) -> StoredRows:

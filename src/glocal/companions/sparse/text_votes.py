@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.sparse_rows import SparseRows, as_csr
+from glocal.companions.sparse.sparse_rows import SparseRows, as_csr, row_places
 
 NEIGHBOURS = 50
 _POWER = 4
@@ -137,10 +137,8 @@ class TextVotes:
 
     def _labels_of(self, texts: NDArray[np.int64]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
         """Return the labels of some texts, and the place of the text that each belongs to."""
-        starts, stops = self.labels.indptr[texts], self.labels.indptr[texts + 1]
-        found = [self.labels.indices[a:b] for a, b in zip(starts, stops, strict=True)]
-        labels = np.concatenate([np.empty(0, np.int32), *found])
-        return labels, np.repeat(np.arange(len(texts)), stops - starts)
+        places, lengths = row_places(self.labels.indptr, texts)
+        return self.labels.indices[places], np.repeat(np.arange(len(texts)), lengths)
 
     def with_labels(self, columns: Any) -> TextVotes:
         """Return the votes for other labels.

@@ -23,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from glocal.arrays import ranges
+
 SEPARATORS = r"[^\pL\pN\pM]+"
 _WORD_CHARACTER = r"[\pL\pN\pM]"
 _ASCII_WORD = re.compile(r"[a-z0-9]+")  # in lower-cased text
@@ -136,11 +138,9 @@ def _split_pieces(
     starts = np.cumsum(plain) - 1
     starts[~plain] = len(words) + np.cumsum(n_parts) - n_parts
     per_piece = counts[codes]
-    ends = np.cumsum(per_piece)
-    source = np.repeat(starts[codes] - (ends - per_piece), per_piece)
-    found = flat[source + np.arange(len(source))]
+    found = flat[ranges(starts[codes], per_piece)]
     kept = np.concatenate([[0], np.cumsum(found >= 0)])
-    last = np.concatenate([[0], ends])[np.cumsum(n_pieces)]
+    last = np.concatenate([[0], np.cumsum(per_piece)])[np.cumsum(n_pieces)]
     lengths = np.diff(kept[last], prepend=0)
     return WordBatch(lengths, found[found >= 0], list(distinct))
 
@@ -212,8 +212,7 @@ def split_pieces(texts: Sequence[str] | pa.Array) -> WordBatch:
     starts = np.cumsum(sizes) - sizes
     flat = np.fromiter((p for pieces in cut for p in pieces), np.int32, int(sizes.sum()))
     per_word = sizes[batch.codes]  # of every word of every text
-    first = np.repeat(starts[batch.codes] - (np.cumsum(per_word) - per_word), per_word)
-    codes = flat[first + np.arange(per_word.sum())]
+    codes = flat[ranges(starts[batch.codes], per_word)]
     documents = np.repeat(np.arange(len(batch.lengths)), batch.lengths)
     lengths = np.bincount(documents, per_word, minlength=len(batch.lengths)).astype(np.int64)
     return WordBatch(lengths, codes, list(distinct))
