@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from glocal.companions.sparse.solver import Floats, split_features
+from glocal.companions.sparse.solver import Floats, TextProducts
 
 # Entries of the training texts from which products take longer than the start of PyTorch.
 LEAST_ENTRIES = 1_000_000
@@ -45,25 +45,11 @@ def bag_product(matrix: Any, dense: Floats) -> Floats:
     return product
 
 
-class BagProducts:
-    """Products with the matrix of inner products of texts, XXᵀ; see `solver.TextProducts`.
+class BagProducts(TextProducts):
+    """The same products as those of `TextProducts`, by embedding bags."""
 
-    Args:
-        features: (n, F) float32 CSR matrix of the texts.
-
-    Attributes:
-        by_feature: (F, n) the same matrix feature by feature.
-    """
-
-    def __init__(self, features: Any) -> None:
-        self.by_feature = features.T.tocsr()
-        self._own, self._shared = split_features(self.by_feature)
-        self._by_text = self._shared.T.tocsr()
-        self.n_texts = features.shape[0]
-
-    def zeros(self, *shape: int) -> Floats:
-        """Return an array of zeros."""
-        return np.zeros(shape, np.float32)
+    def _keep(self, shared: Any) -> None:
+        self._shared, self._by_text = shared, shared.T.tocsr()
 
     def __call__(self, factor: Floats) -> Floats:
         """Return XXᵀ times a factor (n, k)."""

@@ -1,4 +1,4 @@
-"""The weights of clusters of labels, and the matrix of all of them."""
+"""Clusters of labels to train, their weights, and the matrix of all of them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.arrays import ranges
+from glocal.companions.sparse.solver import Positives
+
 
 @dataclass(frozen=True)
-class SolvedCluster:
-    """The weights of a cluster above the threshold, sorted by feature, and its labels' biases."""
+class ClusterProblem:
+    """Labels that are trained together.
 
-    features: NDArray[np.int32]
-    columns: NDArray[np.int32]  # labels, as places in the cluster
-    values: NDArray[np.float32]
-    biases: NDArray[np.float32]
+    Args:
+        labels: (k,) their ids.
+        texts: The texts they are trained on.
+        positives: The labels of each of these texts.
+        prior: (F, k) CSC matrix of weights to start from; None to start from zero.
+    """
+
+    labels: NDArray[np.int64]
+    texts: NDArray[np.int64]
+    positives: Positives
+    prior: Any
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,7 @@ class ClusterWeights:
 
     labels: NDArray[np.int64]
     features: NDArray[np.int32]  # of each weight, sorted
-    columns: NDArray[np.int32]  # its label
+    columns: NDArray[np.int32]  # its label, as a place in `labels`
     values: NDArray[np.float32]
     biases: NDArray[np.float32]
 
@@ -45,10 +55,8 @@ def join_weights(blocks: list[ClusterWeights], shape: tuple[int, int]) -> Any:
         block = blocks.pop()
         first = np.flatnonzero(np.diff(block.features, prepend=-1))
         counts = np.diff(first, append=len(block.features))
-        places = np.arange(len(block.features)) + np.repeat(
-            free[block.features[first]] - first, counts
-        )
-        labels[places], values[places] = block.columns, block.values
+        places = ranges(free[block.features[first]], counts)
+        labels[places], values[places] = block.labels[block.columns], block.values
         free[block.features[first]] += counts
     weights = csr_matrix((values, labels, bounds.astype(kind)), shape=shape)
     weights.sort_indices()

@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glocal.companions.sparse.cluster_weights import SolvedCluster
+from glocal.companions.sparse.cluster_weights import ClusterProblem, ClusterWeights
 from glocal.companions.sparse.device_rows import DeviceRows
 from glocal.companions.sparse.solver import Positives, solve_block
+from glocal.config import SparseConfig
 
 
 class DeviceTexts:
@@ -31,27 +32,9 @@ class DeviceTexts:
     def __init__(self, features: Any, device: str) -> None:
         self._rows = DeviceRows.of(features, device)
 
-    def solve(
-        self,
-        texts: NDArray[np.int64],
-        positives: Positives,
-        prior: Any,
-        *,
-        cost: float,
-        iterations: int,
-        threshold: float,
-    ) -> SolvedCluster:
-        """Train the scorers of a cluster of labels.
-
-        Args:
-            texts: The texts it is trained on.
-            positives: The labels of each of these texts.
-            prior: (F, k) CSC matrix of weights to start from; None to start from zero.
-            cost: SVM cost C.
-            iterations: Number of steps.
-            threshold: Smaller weights are dropped.
-        """
-        rows = self._rows.take(self._tensor(texts))
+    def solve(self, problem: ClusterProblem, config: SparseConfig) -> ClusterWeights:
+        """Train the scorers of a cluster of labels."""
+        rows, prior = self._rows.take(self._tensor(problem.texts)), problem.prior
         used = torch.unique(rows.columns).long()
         start, scores = None, None
         if prior is not None:
@@ -63,19 +46,21 @@ class DeviceTexts:
         products = _DeviceProducts(rows.within(used))
         if start is not None:
             scores = products.texts.product(start)
-        places = self._tensor(positives.rows).long(), self._tensor(positives.columns).long()
+        given = problem.positives
+        places = self._tensor(given.rows).long(), self._tensor(given.columns).long()
         coefficients, biases = solve_block(
             products,
-            Positives(*places, positives.n_labels),
-            cost=cost,
-            iterations=iterations,
+            Positives(*places, given.n_labels),
+            cost=config.cost,
+            iterations=config.iterations,
             start_scores=scores,
         )
         weights = products.by_feature.product(coefficients)
         if start is not None:
             weights += start
-        feature, label = (weights.abs() >= threshold).nonzero(as_tuple=True)
-        return SolvedCluster(
+        feature, label = (weights.abs() >= config.threshold).nonzero(as_tuple=True)
+        return ClusterWeights(
+            problem.labels,
             used[feature].int().cpu().numpy(),
             label.int().cpu().numpy(),
             weights[feature, label].cpu().numpy(),

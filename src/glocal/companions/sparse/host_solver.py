@@ -6,20 +6,16 @@ Where there are many texts and PyTorch is installed, its embedding bags compute 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.bag_products import (
-    BagProducts,
-    bag_product,
-    bags_help,
-)
-from glocal.companions.sparse.cluster_weights import SolvedCluster
+from glocal.companions.sparse.bag_products import BagProducts, bag_product, bags_help
+from glocal.companions.sparse.cluster_weights import ClusterProblem, ClusterWeights
 from glocal.companions.sparse.solver import Positives, TextProducts, solve_block
 from glocal.companions.torch_threads import one_torch_thread
+from glocal.config import SparseConfig
 
 # Features whose weights are held dense at a time, before small ones are dropped.
 CHUNK_FEATURES = 16_384
@@ -36,58 +32,55 @@ class HostTexts:
         self._features = features
         self._bags = bags_help(features)
 
-    @contextlib.contextmanager
-    def one_thread_each(self) -> Iterator[None]:
-        """Let each cluster be solved by one thread."""
-        with one_torch_thread() if self._bags else contextlib.nullcontext():
-            yield
+    def one_thread_each(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which each cluster is solved by one thread."""
+        return one_torch_thread() if self._bags else contextlib.nullcontext()
 
-    def solve(
-        self,
-        texts: NDArray[np.int64],
-        positives: Positives,
-        prior: Any,
-        *,
-        cost: float,
-        iterations: int,
-        threshold: float,
-    ) -> SolvedCluster:
-        """Train the scorers of a cluster of labels.
+    def solve(self, problem: ClusterProblem, config: SparseConfig) -> ClusterWeights:
+        """Train the scorers of a cluster of labels."""
+        features, prior = self._features[problem.texts], problem.prior
+        found = solved(features, problem.positives, prior, config, bags=self._bags)
+        return ClusterWeights(problem.labels, *found)
 
-        Args:
-            texts: The texts it is trained on.
-            positives: The labels of each of these texts.
-            prior: (F, k) CSC matrix of weights to start from; None to start from zero.
-            cost: SVM cost C.
-            iterations: Number of steps.
-            threshold: Smaller weights are dropped.
-        """
-        features = self._features[texts]
-        prior = None if prior is None else prior.tocsr()
-        products = (BagProducts if self._bags else TextProducts)(features)
-        coefficients, biases = solve_block(
-            products,
-            positives,
-            cost=cost,
-            iterations=iterations,
-            start_scores=None if prior is None else (features @ prior).toarray(),
-        )
-        by_feature = products.by_feature
-        used = np.diff(by_feature.indptr) > 0
+
+def solved(
+    features: Any, positives: Positives, prior: Any, config: SparseConfig, *, bags: bool = False
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+    """Train the scorers of some labels.
+
+    Args:
+        features: (n, F) float32 CSR matrix of the texts.
+        positives: The labels of each text.
+        prior: (F, k) sparse matrix of weights to start from; None to start from zero.
+        config: The settings.
+        bags: Whether embedding bags compute the products.
+
+    Returns:
+        The features of the weights above the threshold, sorted, their labels and values; biases.
+    """
+    prior = None if prior is None else prior.tocsr()
+    products = (BagProducts if bags else TextProducts)(features)
+    coefficients, biases = solve_block(
+        products,
+        positives,
+        cost=config.cost,
+        iterations=config.iterations,
+        start_scores=None if prior is None else (features @ prior).toarray(),
+    )
+    by_feature = products.by_feature
+    used = np.diff(by_feature.indptr) > 0
+    if prior is not None:
+        used |= np.diff(prior.indptr) > 0
+    chosen = np.flatnonzero(used)
+    found: list[tuple[NDArray[Any], ...]] = []
+    for start in range(0, max(1, len(chosen)), CHUNK_FEATURES):
+        chunk = chosen[start : start + CHUNK_FEATURES]
+        own = by_feature[chunk]
+        weights = bag_product(own, coefficients) if bags else own @ coefficients
         if prior is not None:
-            used |= np.diff(prior.indptr) > 0
-        chosen = np.flatnonzero(used)
-        rows, columns, values = [], [], []
-        for start in range(0, len(chosen), CHUNK_FEATURES):
-            chunk = chosen[start : start + CHUNK_FEATURES]
-            own = by_feature[chunk]
-            weights = bag_product(own, coefficients) if self._bags else own @ coefficients
-            if prior is not None:
-                weights += prior[chunk].toarray()
-            feature, label = np.nonzero(np.abs(weights) >= threshold)
-            rows.append(chunk[feature].astype(np.int32))
-            columns.append(label.astype(np.int32))
-            values.append(weights[feature, label])
-        return SolvedCluster(
-            np.concatenate(rows), np.concatenate(columns), np.concatenate(values), biases
-        )
+            weights += prior[chunk].toarray()
+        feature, label = np.nonzero(np.abs(weights) >= config.threshold)
+        kept = weights[feature, label]
+        found.append((chunk[feature].astype(np.int32), label.astype(np.int32), kept))
+    features_of, labels_of, values = (np.concatenate(part) for part in zip(*found, strict=True))
+    return features_of, labels_of, values, biases

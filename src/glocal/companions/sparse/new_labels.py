@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.host_solver import solved
 from glocal.companions.sparse.label_profiles import label_profiles
 from glocal.companions.sparse.platt import frequency_terms
-from glocal.companions.sparse.solver import Positives, TextProducts, solve_block
+from glocal.companions.sparse.solver import Positives
 from glocal.companions.sparse.sparse_scoring import LinearScorer
 from glocal.companions.sparse.threads import n_threads, ordered_map
 from glocal.companions.sparse.training_memory import TrainingMemory
@@ -77,11 +78,11 @@ def fit_new_labels(
         def solve(block: slice) -> LinearScorer:
             rows = np.union1d(others, positive[:, block].tocsr().nonzero()[0])
             shown = positive[rows][:, block]
-            return _solved(examples[rows], texts, shown, prior[:, block].tocsr(), config)
+            return _solved(examples[rows], texts, shown, prior[:, block], config)
 
         blocks = [slice(start, start + _BLOCK) for start in range(0, len(seen), _BLOCK)]
-        solved = ordered_map(solve, blocks, threads=n_threads(0))
-        for block, found in zip(blocks, solved, strict=True):
+        work = ordered_map(solve, blocks, threads=n_threads(0))
+        for block, found in zip(blocks, work, strict=True):
             weights = found.weights * np.float32(scaling.slope)
             if scaling.likeness:
                 means = label_profiles(
@@ -129,22 +130,12 @@ def _solved(
         examples: (n, F) CSR matrix of examples.
         sample: (m, F) CSR matrix of training texts, which have none of the labels.
         positives: (n, k) matrix of the labels of examples.
-        prior: (F, k) CSR matrix of the weights to start from.
+        prior: (F, k) CSC matrix of the weights to start from.
         config: The settings of the training.
     """
     from scipy.sparse import csr_matrix, vstack
 
     texts, entries = vstack([examples, sample]).tocsr(), positives.tocoo()
-    by_feature = texts.T.tocsr()
-    coefficients, biases = solve_block(
-        TextProducts(texts),
-        Positives(entries.row, entries.col, positives.shape[1]),
-        cost=config.cost,
-        iterations=config.iterations,
-        start_scores=(texts @ prior).toarray(),
-    )
-    used = np.flatnonzero((np.diff(by_feature.indptr) > 0) | (np.diff(prior.indptr) > 0))
-    weights = by_feature[used] @ coefficients + prior[used].toarray()
-    row, column = np.nonzero(np.abs(weights) >= config.threshold)
-    kept = csr_matrix((weights[row, column], (used[row], column)), prior.shape)
-    return LinearScorer(kept, biases)
+    of_examples = Positives(entries.row, entries.col, positives.shape[1])
+    features, labels, weights, biases = solved(texts, of_examples, prior, config)
+    return LinearScorer(csr_matrix((weights, (features, labels)), prior.shape), biases)

@@ -77,12 +77,16 @@ class TextProducts:
 
     def __init__(self, features: Any) -> None:
         self.by_feature = features.T.tocsr()
+        self.n_texts = features.shape[0]
         self._own, shared = split_features(self.by_feature)
+        self._keep(shared)
+
+    def _keep(self, shared: Any) -> None:
+        """Keep the features that several texts have, a CSR matrix (shared, n)."""
         self._chunks = [
             shared[start : start + _CHUNK_FEATURES]
             for start in range(0, shared.shape[0], _CHUNK_FEATURES)
         ]
-        self.n_texts = features.shape[0]
 
     def zeros(self, *shape: int) -> Floats:
         """Return an array of zeros."""

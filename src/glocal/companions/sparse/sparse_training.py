@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.cluster_solvers import ClusterSolvers
-from glocal.companions.sparse.cluster_weights import ClusterWeights, join_weights
+from glocal.companions.sparse.cluster_weights import ClusterProblem, ClusterWeights, join_weights
 from glocal.companions.sparse.host_solver import HostTexts
 from glocal.companions.sparse.solver import START_BIAS, Positives
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
@@ -261,17 +261,9 @@ class LinearTrainer:
         return np.unique(np.concatenate([self._texts_of[cluster], own, sample]))
 
     def _solve_on(self, all_texts: HostTexts | DeviceTexts, cluster: int) -> ClusterWeights:
-        label_ids, texts = self._clusters[cluster], self._texts(cluster)
-        found = all_texts.solve(
-            texts,
-            self._positives(label_ids, texts),
-            self._prior(label_ids),
-            cost=self._config.cost,
-            iterations=self._config.iterations,
-            threshold=self._config.threshold,
-        )
-        columns = label_ids[found.columns].astype(np.int32)
-        return ClusterWeights(label_ids, found.features, columns, found.values, found.biases)
+        labels, texts = self._clusters[cluster], self._texts(cluster)
+        positives, prior = self._positives(labels, texts), self._prior(labels)
+        return all_texts.solve(ClusterProblem(labels, texts, positives, prior), self._config)
 
     def _positives(self, label_ids: NDArray[np.int64], texts: NDArray[np.int64]) -> Positives:
         """Return the labels of texts, which are sorted and hold all texts of the labels."""
