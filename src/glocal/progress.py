@@ -21,3 +21,8 @@ def report(progress: Progress | None, done: int, total: int | None) -> None:
 
 # Returns the callback of a stage, by the stage's name: for work that has several.
 StagedProgress = Callable[[str], Progress]
+
+
+def silent(stage: str) -> Progress:
+    """Return a callback that reports nothing, as `StagedProgress`."""
+    return lambda done, total: None

@@ -17,7 +17,7 @@ import numpy as np
 
 from glocal.config import Recipe
 from glocal.errors import ModelError
-from glocal.progress import Progress, StagedProgress
+from glocal.progress import Progress, StagedProgress, silent
 
 if TYPE_CHECKING:
     from glocal.companions.sparse.cluster_solvers import ClusterSolvers
@@ -76,7 +76,7 @@ class Companion(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> Self:
+    def fit(cls, inputs: FitInputs, *, progress: StagedProgress = silent) -> Self:
         """Fit the companion on the training texts."""
 
     @abstractmethod

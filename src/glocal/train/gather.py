@@ -23,7 +23,7 @@ from glocal.config.rules import DataFacts, data_problems
 from glocal.data.corpus import Corpus
 from glocal.data.duplicates import text_keys
 from glocal.errors import ConfigError, DataError
-from glocal.progress import Progress, StagedProgress
+from glocal.progress import Progress, StagedProgress, silent
 from glocal.train.context import RunContext, throttled_progress
 from glocal.train.later_companions import LaterCompanions
 from glocal.train.local_engine import LocalEngine
@@ -91,7 +91,7 @@ def gather_inputs(
     table: LabelTable | None,
     context: RunContext,
     *,
-    watch: StagedProgress | None = None,
+    watch: StagedProgress = silent,
     overlap: bool = False,
     soft: SoftTargets | None = None,
     device: str = "auto",
@@ -200,10 +200,8 @@ def _check_data(
         )
 
 
-def _both(first: StagedProgress, second: StagedProgress | None) -> StagedProgress:
+def _both(first: StagedProgress, second: StagedProgress) -> StagedProgress:
     """Return progress callbacks that report to two others."""
-    if second is None:
-        return first
 
     def stage(name: str) -> Progress:
         callbacks = first(name), second(name)

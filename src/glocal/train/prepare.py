@@ -18,7 +18,7 @@ from glocal.config.settings import NO_ENCODER
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import Encode, TextTokenizer, tokenise
 from glocal.encoders.read_facts import read_encoder_facts
-from glocal.progress import Progress, StagedProgress
+from glocal.progress import Progress, StagedProgress, silent
 from glocal.train.gather import build_label_space, hold_out
 from glocal.vocabulary.label_table import LabelTable
 from glocal.vocabulary.label_text import names_labels
@@ -72,7 +72,7 @@ class Preparation:
         return Preparation(found.draft, self.train, self.dev, self.table)
 
     def words(
-        self, progress: StagedProgress | None = None, solvers: ClusterSolvers | None = None
+        self, progress: StagedProgress = silent, solvers: ClusterSolvers | None = None
     ) -> tuple[int, bool]:
         """Fit the models of words and keep them; return the number of labels, and whether any.
 
@@ -132,7 +132,7 @@ class Preparation:
 def prepare_data(
     preparation: Preparation,
     *,
-    progress: StagedProgress | None = None,
+    progress: StagedProgress = silent,
 ) -> Prepared:
     """Fill the cache with what a training of these texts needs, in this process.
 
@@ -145,7 +145,7 @@ def prepare_data(
         DataError: The cache cannot be written to.
     """
     found = preparation.checked()
-    tokens = found.tokens(progress=None if progress is None else progress("texts tokenised"))
+    tokens = found.tokens(progress=progress("texts tokenised"))
     labels, words = found.words(progress)
     return Prepared(n_texts(found), labels, tokens, words)
 

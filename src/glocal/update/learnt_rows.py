@@ -29,7 +29,7 @@ from glocal.experts.expert import Expert, State
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.losses.chunked import label_chunks
 from glocal.losses.memory import ChunkUse
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.ranking.ranker import choose_device
 from glocal.ranking.topk import RunningTopK
 from glocal.systems.mixture import ExpertMixture
@@ -201,8 +201,7 @@ class LearntRows:
             states = [_detached(expert.prepare(features)) for expert in experts]
             found.append((states, torch.from_numpy(places).to(self.device)))
             done += len(places)
-            if self.progress is not None:
-                self.progress(done, len(texts))
+            report(self.progress, done, len(texts))
         return found
 
 

@@ -12,20 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from glocal._version import __version__
-from glocal.companions.companion import (
-    SPARSE,
-    SPARSE_ODDS,
-    Arrays,
-    Companion,
-    FitInputs,
-)
+from glocal.companions.companion import SPARSE, SPARSE_ODDS, Arrays, Companion, FitInputs
 from glocal.companions.sparse.sparse_files import FORMAT
 from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.companions.sparse.sparse_scoring import LabelSet
 from glocal.data.cache import cached, is_cached
 from glocal.errors import ModelError
 from glocal.log_odds import log_odds
-from glocal.progress import Progress, StagedProgress
+from glocal.progress import Progress, StagedProgress, report, silent
 
 if TYPE_CHECKING:
     from glocal.companions.sparse.cluster_solvers import ClusterSolvers
@@ -64,7 +58,7 @@ class SparseCompanion(Companion):
     n_added: int = 0
 
     @classmethod
-    def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> SparseCompanion:
+    def fit(cls, inputs: FitInputs, *, progress: StagedProgress = silent) -> SparseCompanion:
         """Fit the model on the training texts.
 
         It does not depend on the encoder, so runs on the same texts share it through the cache.
@@ -128,8 +122,7 @@ class SparseCompanion(Companion):
         progress: Progress | None = None,
     ) -> Arrays:
         """Return the best labels of a corpus's documents, among those allowed, with log-odds."""
-        width = min(_BEST, self.model.n_labels - self.n_added)
-        width += min(_BEST_UNSEEN, int(self.unseen.sum())) + min(_BEST, self.n_added)
+        width = sum(some.k for some in self._sets)
         labels = np.full((len(corpus), width), -1, dtype=np.int32)
         odds = np.zeros((len(corpus), width), dtype=np.float32)
         for start in range(0, len(corpus), _CHUNK):
@@ -137,8 +130,7 @@ class SparseCompanion(Companion):
             found = self.features_for_texts(texts, allowed=allowed)
             rows = slice(start, start + len(texts))
             labels[rows], odds[rows] = found[SPARSE], found[SPARSE_ODDS]
-            if progress is not None:
-                progress(start + len(texts), len(corpus))
+            report(progress, start + len(texts), len(corpus))
         return {SPARSE: labels, SPARSE_ODDS: odds}
 
     def features_for_texts(

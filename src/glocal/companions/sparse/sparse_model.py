@@ -29,7 +29,7 @@ from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
 from glocal.errors import DataError
 from glocal.log_odds import sigmoid
-from glocal.progress import StagedProgress
+from glocal.progress import StagedProgress, silent
 
 if TYPE_CHECKING:
     from glocal.companions.sparse.cluster_solvers import ClusterSolvers
@@ -73,7 +73,7 @@ class SparseModel:
         threads: int = 0,
         device: str = "cpu",
         solvers: ClusterSolvers | None = None,
-        progress: StagedProgress | None = None,
+        progress: StagedProgress = silent,
     ) -> SparseModel:
         """Train a model.
 
@@ -135,8 +135,7 @@ class SparseModel:
             solvers=solvers,
             progress=progress,
         ).fit()
-        if progress is not None:
-            progress("calibrating")
+        progress("calibrating")
         evidence = None
         if scorer.groups is not None:
             profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)

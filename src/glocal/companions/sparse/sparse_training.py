@@ -37,7 +37,7 @@ from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, t
 from glocal.companions.sparse.threads import ordered_map
 from glocal.companions.sparse.torch_device import ran_out_of_memory
 from glocal.config import SparseConfig
-from glocal.progress import StagedProgress
+from glocal.progress import StagedProgress, silent
 from glocal.vocabulary.label_clusters import cluster_labels, label_means
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class LinearTrainer:
         threads: int = 1,
         device: str | None = None,
         solvers: ClusterSolvers | None = None,
-        progress: StagedProgress | None = None,
+        progress: StagedProgress = silent,
     ) -> None:
         self._features, self._config, self._seed = features, config, seed
         self._threads, self._device, self._progress = threads, device, progress
@@ -108,15 +108,14 @@ class LinearTrainer:
     def fit(self) -> LinearScorer:
         """Train every label that has a text."""
         blocks = []
-        report = None if self._progress is None else self._progress("training label groups")
+        report = self._progress("training label groups")
         count = len(self._clusters)
         clusters = range(count)
         solvers = self._solvers
         solved = self._solved(clusters) if solvers is None else solvers.solve(self._solved, count)
         for done, weights in enumerate(solved, start=1):
             blocks.append(weights)
-            if report is not None:
-                report(done, count)
+            report(done, count)
         return self._assemble(blocks)
 
     def _solved(self, clusters: Sequence[int]) -> Iterator[ClusterWeights]:
@@ -141,8 +140,7 @@ class LinearTrainer:
     def _cluster(self, labels: Any) -> list[NDArray[np.int64]]:
         if len(self._trained) <= self._config.cluster_size:
             return [self._trained]
-        if self._progress is not None:
-            self._progress("grouping labels")
+        self._progress("grouping labels")
         self._means = label_means(self._features, labels, seed=self._seed)[self._trained]
         return self._clusters_of_size(self._config.cluster_size)
 
@@ -163,16 +161,7 @@ class LinearTrainer:
                 self._config = _random_settings(self._config)
                 return self._no_texts()
         common = _most_frequent(self._features, MATCHER_FEATURES)
-        matcher = LinearTrainer(
-            common,
-            by_cluster,
-            _matcher_settings(self._config),
-            seed=self._seed,
-            threads=self._threads,
-            device=self._device,
-            solvers=self._solvers,
-            progress=_renamed(self._progress),
-        ).fit()
+        matcher = self._fitted(LinearTrainer, common, by_cluster, _matcher_settings(self._config))
         best = self._best(matcher, common)
         order = np.argsort(best.ravel(), kind="stable")
         bounds = np.searchsorted(best.ravel()[order], np.arange(n_clusters + 1))
@@ -184,15 +173,23 @@ class LinearTrainer:
 
     def _clusters_alone(self, by_cluster: Any) -> LinearScorer:
         """Return a scorer of clusters, trained on their own texts and random ones."""
-        return _UnmatchedTrainer(
-            self._features,
+        config = replace(_matcher_settings(self._config), sample=CLUSTER_SAMPLE)
+        return self._fitted(_UnmatchedTrainer, self._features, by_cluster, config)
+
+    def _fitted(
+        self, kind: type[LinearTrainer], features: Any, by_cluster: Any, config: SparseConfig
+    ) -> LinearScorer:
+        """Return a scorer of clusters, trained where this one trains."""
+        progress = self._progress
+        return kind(
+            features,
             by_cluster,
-            replace(_matcher_settings(self._config), sample=CLUSTER_SAMPLE),
+            config,
             seed=self._seed,
             threads=self._threads,
             device=self._device,
             solvers=self._solvers,
-            progress=_renamed(self._progress),
+            progress=lambda _: progress("matching texts"),
         ).fit()
 
     def _best(self, scorer: LinearScorer, features: Any) -> NDArray[np.int64]:
@@ -337,9 +334,3 @@ def _random_settings(config: SparseConfig) -> SparseConfig:
         sample=RANDOM_SAMPLES * config.sample,
         name_weight=RANDOM_NAMES * config.name_weight,
     )
-
-
-def _renamed(progress: StagedProgress | None) -> StagedProgress | None:
-    if progress is None:
-        return None
-    return lambda _: progress("matching texts")

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +38,7 @@ from glocal.companions.sparse.words import (
 )
 from glocal.config import SparseConfig
 from glocal.data.corpus import Corpus
-from glocal.progress import StagedProgress
+from glocal.progress import StagedProgress, silent
 
 Spooled = Sequence[tuple[NDArray[np.int64], NDArray[np.int32]]]  # of each part
 
@@ -116,7 +116,7 @@ class Vectoriser:
         config: SparseConfig,
         *,
         threads: int = 1,
-        progress: StagedProgress | None = None,
+        progress: StagedProgress = silent,
     ) -> tuple[Vectoriser, Any]:
         """Choose the features of a corpus and weight them in its texts.
 
@@ -141,8 +141,7 @@ class Vectoriser:
         with ExitStack() as stack:
             spools = {name: stack.enter_context(closing(WordSpool())) for name in weights}
             builders = {name: VocabularyBuilder(spool) for name, spool in spools.items()}
-            cut = partial(_cut_parts, list(builders), language)
-            _read_words(corpus, builders, cut, threads=threads, progress=progress)
+            _read_words(corpus, builders, language, threads=threads, progress=progress)
             parts, found = [], []
             for name, builder in builders.items():
                 chosen = _without_pairs(config) if name in (PIECES, STEMS) else config
@@ -151,8 +150,7 @@ class Vectoriser:
                 parts.append(Part(name, weights[name], vocabulary, spoken))
                 found.append(features)
             vectoriser = cls(parts)
-            if progress is not None:
-                progress("weighing words")
+            progress("weighing words")
             weigh = partial(vectoriser._weigh_spooled, found)
             batches = zip(*spools.values(), strict=True)
             rows = ordered_map(weigh, batches, threads=threads)
@@ -245,34 +243,24 @@ def _without_pairs(config: SparseConfig) -> SparseConfig:
     return replace(config, pairs=False, min_words=max(2, config.min_words))
 
 
-def _cut_parts(parts: Sequence[str], language: str, texts: pa.Array) -> list[WordBatch]:
-    return [_cut(part, language, texts) for part in parts]
-
-
 def _read_words(
     corpus: Corpus,
     builders: dict[str, VocabularyBuilder],
-    cut: Callable[[pa.Array], list[WordBatch]],
+    language: str,
     *,
     threads: int,
-    progress: StagedProgress | None,
+    progress: StagedProgress,
 ) -> None:
-    def split(start: int) -> list[WordBatch]:
+    def cut(start: int) -> list[WordBatch]:
         texts = corpus.table.column("text").slice(start, BATCH_TEXTS).combine_chunks()
-        return cut(texts)
+        return [_cut(part, language, texts) for part in builders]
 
-    done = 0
-    report = None if progress is None else progress("reading words")
-    for batches in ordered_map(split, _starts(len(corpus)), threads=threads):
+    report = progress("reading words")
+    starts = range(0, len(corpus), BATCH_TEXTS)
+    for start, batches in zip(starts, ordered_map(cut, starts, threads=threads), strict=True):
         for builder, batch in zip(builders.values(), batches, strict=True):
             builder.add(batch)
-        done = min(len(corpus), done + BATCH_TEXTS)
-        if report is not None:
-            report(done, len(corpus))
-
-
-def _starts(n_texts: int) -> range:
-    return range(0, n_texts, BATCH_TEXTS)
+        report(min(len(corpus), start + BATCH_TEXTS), len(corpus))
 
 
 def _lengths(values: NDArray[Any], rows: NDArray[np.int64], n_rows: int) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +42,7 @@ from glocal.config.checking import stored_section
 from glocal.data.cache import Arrays, cached_arrays
 from glocal.encoders.static import StaticVectors
 from glocal.errors import DataError, ModelError
-from glocal.progress import Progress, StagedProgress, report
+from glocal.progress import Progress, StagedProgress, report, silent
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
@@ -84,7 +84,7 @@ class Teacher(Companion):
         self._parents = known.parent_matrix()
 
     @classmethod
-    def fit(cls, inputs: FitInputs, *, progress: StagedProgress | None = None) -> Teacher:
+    def fit(cls, inputs: FitInputs, *, progress: StagedProgress = silent) -> Teacher:
         """Index the training texts.
 
         Args:
@@ -102,15 +102,9 @@ class Teacher(Companion):
             text_words=config.text_words,
         )
         texts, first = IndexedTexts.of_corpus(train, inputs.labels, n_labels=len(known))
-
-        stage = None if progress is None else progress("texts read by the teacher")
-
-        def report(done: int) -> None:
-            if stage is not None:
-                stage(done, len(train))
-
+        stage = progress("texts read by the teacher")
         build = _index_words if config.similarity == "words" else _index_vectors
-        return cls(texts, build(train, first, config, vectors, report), known, config, vectors)
+        return cls(texts, build(train, first, config, vectors, stage), known, config, vectors)
 
     @property
     def label_ids(self) -> list[str]:
@@ -317,11 +311,14 @@ def _index_words(
     rows: Ints,
     config: TeacherConfig,
     vectors: StaticVectors,
-    report: Callable[[int], None],
+    progress: Progress,
 ) -> WordIndex:
     """Index the words of the texts at some rows."""
     index = WordIndex.of_texts(
-        train.iter_texts(BATCH_TEXTS), vectors, heaviest=config.heaviest, progress=report
+        train.iter_texts(BATCH_TEXTS),
+        vectors,
+        heaviest=config.heaviest,
+        progress=lambda done: progress(done, len(train)),
     )
     return index if len(rows) == len(index) else index.keep(rows)
 
@@ -331,10 +328,10 @@ def _index_vectors(
     rows: Ints,
     config: TeacherConfig,
     vectors: StaticVectors,
-    report: Callable[[int], None],
+    progress: Progress,
 ) -> SimilarityIndex:
     """Index the vectors of the texts at some rows."""
-    embedded = _embed_corpus(train, vectors, report)
+    embedded = _embed_corpus(train, vectors, progress)
     return SimilarityIndex.of_embedded(
         embedded if len(rows) == len(embedded) else embedded[rows],
         centred=config.centre,
@@ -343,9 +340,7 @@ def _index_vectors(
     )
 
 
-def _embed_corpus(
-    corpus: Corpus, vectors: StaticVectors, report: Callable[[int], None]
-) -> Floats32:
+def _embed_corpus(corpus: Corpus, vectors: StaticVectors, progress: Progress) -> Floats32:
     """Return the vectors of all texts, computed once and memory-mapped."""
 
     def fill(arrays: Arrays) -> None:
@@ -353,7 +348,7 @@ def _embed_corpus(
         for texts in corpus.iter_texts(BATCH_TEXTS):
             arrays["vectors"][done : done + len(texts)] = vectors.embed(texts)
             done += len(texts)
-            report(done)
+            progress(done, len(corpus))
 
     key = [FORMAT_VERSION, corpus.fingerprint(), vectors.fingerprint()]
     spec = {"vectors": (np.float32, (len(corpus), vectors.dimensions))}
