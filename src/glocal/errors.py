@@ -19,10 +19,11 @@ own option for the same argument.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -121,6 +122,22 @@ class InputError(DataError, ValueError):
 
 class ModelError(GlocalError):
     """A model directory cannot be read or written."""
+
+
+@contextlib.contextmanager
+def unreadable(what: str, *kinds: type[Exception], advice: str = "") -> Iterator[None]:
+    """Report errors of some kinds, which damaged files raise, as a `ModelError`.
+
+    Args:
+        what: What cannot be read.
+        kinds: The kinds of errors; all others pass.
+        advice: What to do, after the first line of the error.
+    """
+    try:
+        yield
+    except kinds as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(f"{what}: {reason}{advice}") from error
 
 
 class NewerFormatError(ModelError):

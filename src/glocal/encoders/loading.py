@@ -14,7 +14,7 @@ from typing import Any
 from glocal.config import EncoderConfig
 from glocal.encoders.named import NAMED_ENCODERS, encoder_folder
 from glocal.encoders.tokenizer import TextTokenizer, TokenizerFacts
-from glocal.errors import ModelError
+from glocal.errors import ModelError, unreadable
 
 _RANDOM, _TINY_NAME = "random:", "random:tiny"
 _WEIGHT_FILES = (".safetensors", ".bin")
@@ -50,10 +50,8 @@ def read_config(name: str) -> dict[str, Any]:
     if name == _TINY_NAME:
         return {**_TINY, "vocab_size": _tiny_tokenizer().vocab_size}
     path = Path(_snapshot(name)) / "config.json"
-    try:
+    with unreadable(f"cannot read the encoder's configuration {path}", OSError, ValueError):
         mapping: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read the encoder's configuration {path}: {error}") from error
     return mapping
 
 

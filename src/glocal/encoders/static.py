@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from glocal.arrays import Floats32, Ints, ranges
 from glocal.encoders.word_lookup import LOOKUPS, EncoderLookup, WordLookup
-from glocal.errors import ModelError
+from glocal.errors import unreadable
 from glocal.progress import Progress
 
 if TYPE_CHECKING:
@@ -186,7 +186,8 @@ class StaticVectors:
         from safetensors.numpy import load_file
 
         source = Path(folder)
-        try:
+        # Any failure means that the folder is not what was saved.
+        with unreadable(f"cannot read the word vectors in {source}", Exception):
             meta = json.loads((source / META_FILE).read_text(encoding="utf-8"))
             tensors = load_file(source / TENSORS_FILE)
             lookup = LOOKUPS[meta["lookup"]].load(source, len(tensors["matrix"]))
@@ -196,16 +197,7 @@ class StaticVectors:
                 raise ValueError(f"the shapes are {matrix.shape} and {weights.shape}")
             if not 0 < max_words < 1 << 31:
                 raise ValueError(f"max_words is {max_words}")
-            return cls(
-                lookup,
-                tensors["matrix"],
-                weights=tensors["weights"],
-                damped=damped,
-                max_words=max_words,
-            )
-        except Exception as error:  # any failure means that the folder is not what was saved
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ModelError(f"cannot read the word vectors in {source}: {reason}") from error
+            return cls(lookup, matrix, weights=weights, damped=damped, max_words=max_words)
 
     def _tokens(self, texts: Sequence[str], max_words: int) -> tuple[NDArray[np.int32], Ints]:
         """Return the tokens of all texts one after another, and the bounds of each text."""

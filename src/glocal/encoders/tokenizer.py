@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from glocal.config import EncoderConfig
 from glocal.data.chunks import Chunking
-from glocal.errors import ConfigError, ModelError, require
+from glocal.errors import ConfigError, ModelError, require, unreadable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -83,11 +83,10 @@ class TextTokenizer:
             if known is not None:
                 raise ModelError(f"there is no {path}; the model directory is incomplete")
             return _convert(str(folder))
-        try:
+        # The package tokenizers raises plain Exception.
+        with unreadable(f"cannot read the tokenizer {path}", Exception):
             backend = read_backend(path)
             return cls(backend, known, pad_token=_declared_pad_token(Path(folder)))
-        except Exception as error:  # tokenizers raises plain Exception
-            raise ModelError(f"cannot read the tokenizer {path}: {error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy in another process needs."""
@@ -157,11 +156,10 @@ def read_backend(path: Path) -> Tokenizer:
             every id up to the largest.
     """
     tokenizers = require("tokenizers", extra="runtime", purpose="models with an encoder")
-    try:
+    kinds = OSError, ValueError, TypeError, AttributeError, RecursionError
+    with unreadable(f"the tokenizer {path} is damaged", *kinds):
         content = path.read_text("utf-8")
         _check_ids(json.loads(content))
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"the tokenizer {path} is damaged: {error}") from error
     with _readable_errors():
         backend: Tokenizer = tokenizers.Tokenizer.from_str(content)
     return backend
@@ -192,11 +190,8 @@ def _readable_errors() -> Iterator[None]:
 def _convert(name: str) -> TextTokenizer:
     from transformers import AutoTokenizer
 
-    try:
+    with unreadable(f"cannot load the tokenizer of '{name}'", OSError, ValueError, ImportError):
         converted = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, ImportError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"cannot load the tokenizer of '{name}': {reason}") from error
     backend: Tokenizer | None = getattr(converted, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(f"'{name}' has no fast tokenizer (a tokenizer.json is needed)")

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,26 +23,6 @@ WORD = re.compile(r"\w+")
 EDGE = re.compile(r"^\W+|\W+$")
 UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 TOKENIZER_FILE, WORDS_FILE = "tokenizer.json", "words.parquet"
-
-
-class WordLookup(Protocol):
-    """Returns the tokens of words, each word on its own."""
-
-    kind: ClassVar[str]
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the lookup: changes whenever the tokens of some word do."""
-
-    def __call__(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """Return the tokens of each word."""
-
-    def save(self, folder: Path) -> None:
-        """Write the files that `load` reads."""
-
-    @classmethod
-    def load(cls, folder: Path, n_tokens: int) -> Self:
-        """Read a lookup written by `save`."""
 
 
 class EncoderLookup:
@@ -131,6 +111,8 @@ class VocabularyLookup:
         return cls(words)
 
 
+# Each has a `fingerprint`, which changes whenever the tokens of some word do.
+WordLookup = EncoderLookup | VocabularyLookup
 LOOKUPS: dict[str, type[EncoderLookup] | type[VocabularyLookup]] = {
     lookup.kind: lookup for lookup in (EncoderLookup, VocabularyLookup)
 }

@@ -22,7 +22,7 @@ import numpy as np
 from glocal.arrays import Floats32, Ints
 from glocal.companions.teacher.faiss_checks import check_faiss_index
 from glocal.data.stored_arrays import read_array
-from glocal.errors import ModelError, require
+from glocal.errors import require, unreadable
 
 if TYPE_CHECKING:
     from glocal.companions.teacher.pruning import PrunedSearch
@@ -220,7 +220,8 @@ class SimilarityIndex:
         Raises:
             ModelError: A file is missing or damaged.
         """
-        try:
+        what = f"the index in {folder} is damaged or incomplete"
+        with unreadable(what, OSError, ValueError, RuntimeError, MemoryError):
             # Copy on write: nothing is written, but torch refuses to share read-only memory.
             vectors = read_array(folder / VECTORS_FILE, np.float32, ndim=2, mapped="c")
             centre = read_array(folder / CENTRE_FILE, np.float32)
@@ -230,9 +231,6 @@ class SimilarityIndex:
             if kind != "exact":
                 approximate = _faiss().read_index(str(folder / INDEX_FILE))
                 check_faiss_index(approximate, kind, vectors.shape)
-        except (OSError, ValueError, RuntimeError, MemoryError) as error:
-            reason = str(error).splitlines()[0]
-            raise ModelError(f"the index in {folder} is damaged or incomplete: {reason}") from error
         return cls(vectors, centre, kind=kind, effort=effort, approximate=approximate)
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from glocal.arrays import Floats32, Ints
 from glocal.data.stored_arrays import check_csr, check_finite, read_array
 from glocal.encoders.static import StaticVectors
-from glocal.errors import ModelError
+from glocal.errors import unreadable
 
 QUERIES = 256  # looked up at a time
 FILES = {"data": "words.npy", "indices": "word-places.npy", "indptr": "word-offsets.npy"}
@@ -154,7 +154,7 @@ class WordIndex:
         """
         from scipy.sparse import csr_matrix
 
-        try:
+        with unreadable(f"the index in {folder} is damaged or incomplete", OSError, ValueError):
             data, indices, indptr = (
                 read_array(folder / name, np.float32 if part == "data" else np.integer)
                 for part, name in FILES.items()
@@ -165,9 +165,6 @@ class WordIndex:
             check_csr("the index", parts)
             check_finite("the index", data)
             words = csr_matrix((data, indices, indptr), shape=shape)
-        except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            raise ModelError(f"the index in {folder} is damaged or incomplete: {reason}") from error
         return cls(words, heaviest=heaviest)
 
 
