@@ -8,6 +8,7 @@ machine, and the output writable: a shared file system, or for the output `s3://
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from glocal.cluster.ray_cluster import connected
@@ -17,6 +18,7 @@ from glocal.predict.shard_worker import ShardWorker, raise_problem
 from glocal.predict.shards import Shard, ShardJob
 
 
+@dataclass(frozen=True)
 class RayEngine:
     """Predicts shards on a Ray cluster.
 
@@ -27,23 +29,18 @@ class RayEngine:
         gpus: GPUs of each actor, also a part of one.
     """
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        workers: int | None = None,
-        cpus: float = 1,
-        gpus: float = 0,
-    ) -> None:
-        self._address, self._workers = address, workers
-        self._cpus, self._gpus = cpus, gpus
+    address: str | None = None
+    _: KW_ONLY
+    workers: int | None = None
+    cpus: float = 1
+    gpus: float = 0
 
     def run(self, job: ShardJob, shards: Iterable[Shard]) -> Iterator[Shard]:
         """Predict every shard and yield each when its tags are published, in any order."""
-        with connected(self._address) as ray:
+        with connected(self.address) as ray:
             actor = ray.remote(
-                num_cpus=self._cpus,
-                num_gpus=self._gpus,
+                num_cpus=self.cpus,
+                num_gpus=self.gpus,
                 max_restarts=-1,
                 max_task_retries=MAX_LOSSES,
             )(ShardWorker)
@@ -63,14 +60,14 @@ class RayEngine:
                 yield shard
 
     def _count(self, ray: Any) -> int:
-        if self._workers is not None:
-            return self._workers
+        if self.workers is not None:
+            return self.workers
         resources = ray.cluster_resources()
-        each = (("GPU", self._gpus), ("CPU", self._cpus))
+        each = (("GPU", self.gpus), ("CPU", self.cpus))
         fits = [int(resources.get(name, 0) // need) for name, need in each if need]
         if not fits or min(fits) < 1:
             raise GlocalError(
-                f"no machine of the cluster has {self._cpus:g} CPUs and {self._gpus:g} GPUs for a "
+                f"no machine of the cluster has {self.cpus:g} CPUs and {self.gpus:g} GPUs for a "
                 "worker; ask for less, or add machines"
             )
         return min(fits)

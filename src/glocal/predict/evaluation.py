@@ -223,21 +223,17 @@ def evaluate_predictions(
     )
 
 
+@dataclass
 class _Evaluation:
     """Scores one set of predictions after another, and collects warnings."""
 
-    def __init__(
-        self,
-        scorer: Scorer,
-        ks: tuple[int, ...],
-        decision: Decision,
-        columns: dict[str, Bools],
-        fresh: Bools | None,
-    ) -> None:
-        self.scorer, self.ks, self.decision = scorer, ks, decision
-        self.band_columns, self.fresh = columns, fresh
-        self.warnings: list[str] = []
-        self.precisions: dict[str, DocumentScores] = {}  # of the model
+    scorer: Scorer
+    ks: tuple[int, ...]
+    decision: Decision
+    band_columns: dict[str, Bools]
+    fresh: Bools | None
+    warnings: list[str] = field(default_factory=list)
+    precisions: dict[str, DocumentScores] = field(default_factory=dict)  # of the model
 
     def part(self, name: str, found: Predictions) -> PartReport:
         """Compute all metrics; those of the model come first, since gains are measured over it."""

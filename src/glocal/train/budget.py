@@ -192,6 +192,7 @@ def _with_encoder(preset: str, epochs: int, members: int, seconds: float) -> lis
     return [f"chosen: {what}, about {format_seconds(seconds)} from here"]
 
 
+@dataclass
 class BudgetWatch:
     """Warns once, while companions are fitted, that this alone will exceed the budget.
 
@@ -202,14 +203,10 @@ class BudgetWatch:
         clock: Returns the current time in seconds.
     """
 
-    def __init__(
-        self,
-        budget: float | None,
-        started: float,
-        say: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.budget, self.started, self.say, self.clock = budget, started, say, clock
+    budget: float | None
+    started: float
+    say: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
 
     def __call__(self, stage: str) -> Progress:
         """Watch a stage of the work, which begins now."""

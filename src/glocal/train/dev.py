@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +60,7 @@ class Outcome:
     decision: Decision = field(default_factory=Decision)
 
 
+@dataclass
 class DevEvaluator:
     """Scores on dev, divided among the processes.
 
@@ -72,19 +73,18 @@ class DevEvaluator:
         later: Companions whose features are there at the end of the run.
     """
 
-    def __init__(
-        self,
-        system: DocumentRanker,
-        documents: Collator,
-        labels: LabelSpace,
-        *,
-        engine: LocalEngine,
-        recipe: Recipe,
-        later: LaterCompanions | None = None,
-    ) -> None:
-        self.system, self.documents, self.labels = system, documents, labels
-        self.engine, self.recipe, self.gold = engine, recipe, documents.gold
-        self._later = later
+    system: DocumentRanker
+    documents: Collator
+    labels: LabelSpace
+    _: KW_ONLY
+    engine: LocalEngine
+    recipe: Recipe
+    later: LaterCompanions | None = None
+
+    @property
+    def gold(self) -> Any:
+        """The gold labels, a CSR matrix."""
+        return self.documents.gold
 
     def predictions(
         self,
@@ -141,15 +141,15 @@ class DevEvaluator:
 
     def _values(self, predictions: Predictions) -> dict[str, float]:
         names = dict.fromkeys([*_REPORTED, self.recipe.train.metric])
-        return {name: self._value(name, predictions) for name in names}
-
-    def _value(self, name: str, predictions: Predictions) -> float:
-        counts, n_train = self.labels.counts, self.labels.n_documents
-        return metric_value(name, predictions, self.gold, counts=counts, n_train=n_train)
+        gold, counts, n_train = self.gold, self.labels.counts, self.labels.n_documents
+        return {
+            name: metric_value(name, predictions, gold, counts=counts, n_train=n_train)
+            for name in names
+        }
 
     def final(self) -> Outcome:
         """Fit weights, calibration and decision of the chosen model, and report on it."""
-        if self._later is not None and (features := self._later.dev_features):
+        if self.later is not None and (features := self.later.dev_features):
             known = {**self.documents.companion_features, **features}
             self.documents = replace(self.documents, companion_features=known)
         found = self._combined()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ class TrialStopped(Exception):
     """A trial was stopped early."""
 
 
+@dataclass(eq=False)
 class Trials:
     """Measures recipes on dev.
 
@@ -60,21 +62,19 @@ class Trials:
         at_once: Trials that may run at the same time.
     """
 
-    at_once: int = 1
+    train: Corpus
+    dev: Corpus
+    label_table: LabelTable | None
+    folder: Path
+    _: KW_ONLY
+    device: str = "auto"
+    listener: TrainListener = field(default_factory=TrainListener)
+    at_once: int = field(default=1, init=False)
 
-    def __init__(
-        self,
-        train: Corpus,
-        dev: Corpus,
-        label_table: LabelTable | None,
-        folder: Path,
-        *,
-        device: str = "auto",
-        listener: TrainListener | None = None,
-    ) -> None:
-        self.train, self.dev, self.label_table = train, dev, label_table
-        self.device, self.listener = device, listener or TrainListener()
-        self.best_network = folder / "network"
+    @property
+    def best_network(self) -> Path:
+        """The folder of the best network so far."""
+        return self.folder / "network"
 
     # --- the network ----------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,7 @@ def tune_recipe(
         count = 0
         for number, (stage, space) in enumerate(stages):
             share = None if budget is None else started + budget * (number + 1) / len(stages)
-            search = _Stage(stage, runner, listener, deadline=share, trials=trials)
+            search = _Stage(stage, runner, listener, deadline=share, most=trials)
             chosen = [*overrides, *as_overrides(found)]
             own = current_values(load_recipe(recipe, chosen), space)
             proposals = open_engine(
@@ -194,24 +194,20 @@ def _open_study(folder: Path, base: Recipe, train: Corpus, dev: Corpus, *, overw
     write_json(note, {"key": key, "metric": base.train.metric})
 
 
+@dataclass
 class _Stage:
     """One stage of the search."""
 
-    def __init__(
-        self,
-        name: str,
-        runner: Trials,
-        listener: TrainListener,
-        *,
-        deadline: float | None,
-        trials: int | None,
-    ) -> None:
-        self._name, self._runner, self._listener = name, runner, listener
-        self._deadline, self._most = deadline, trials
-        self._longest = 0.0
-        self._kept = -1.0  # score of the network that was kept last
-        self._lock = threading.Lock()  # trials may run at the same time; the engine is one
-        self.interrupted = False
+    name: str
+    runner: Trials
+    listener: TrainListener
+    deadline: float | None
+    most: int | None
+    longest: float = 0.0
+    kept: float = -1.0  # score of the network that was kept last
+    interrupted: bool = False
+    # Trials may run at the same time; the engine is one.
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, recipe_with: Callable[[Settings], Recipe], engine: SearchEngine) -> None:
         """Try settings until time or trials run out.
@@ -223,7 +219,7 @@ class _Stage:
         Raises:
             KeyboardInterrupt: It is stopped before the first trial ends.
         """
-        if self._runner.at_once > 1:
+        if self.runner.at_once > 1:
             self._run_together(recipe_with, engine)
             return
         done = 0
@@ -247,15 +243,15 @@ class _Stage:
         started = 0
 
         def may_start() -> bool:
-            with self._lock:
+            with self.lock:
                 first = not engine.finished()
-            room = len(running) < (1 if first else self._runner.at_once)
+            room = len(running) < (1 if first else self.runner.at_once)
             return room and (first or self._has_time(started))
 
-        with ThreadPoolExecutor(self._runner.at_once) as pool:
+        with ThreadPoolExecutor(self.runner.at_once) as pool:
             while True:
                 while may_start():
-                    with self._lock:
+                    with self.lock:
                         trial = engine.ask()
                     recipe = recipe_with(trial.settings)
                     running.add(pool.submit(self._try, trial, recipe, engine))
@@ -270,33 +266,33 @@ class _Stage:
         """Try settings and record how good they are."""
         began = time.monotonic()
         score = self._score(trial, recipe, engine)
-        with self._lock:
+        with self.lock:
             engine.tell(trial, score)
             seconds = time.monotonic() - began
-            self._longest = max(self._longest, seconds)
+            self.longest = max(self.longest, seconds)
             self._report(trial, score, recipe.train.metric, seconds)
 
     def _has_time(self, done: int) -> bool:
-        if self._most is not None and done >= self._most:
+        if self.most is not None and done >= self.most:
             return False
-        return self._deadline is None or time.monotonic() + self._longest < self._deadline
+        return self.deadline is None or time.monotonic() + self.longest < self.deadline
 
     def _score(self, trial: Trial, recipe: Recipe, engine: SearchEngine) -> float | None:
         def is_hopeless(step: int, score: float) -> bool:
-            with self._lock:
+            with self.lock:
                 return engine.is_hopeless(trial, step, score)
 
-        runner = self._runner
+        runner = self.runner
         try:
-            if self._name == WORDS:
+            if self.name == WORDS:
                 return runner.words(recipe, is_hopeless)
             path = runner.best_network.with_name(f"network-{trial.number}")
             score = runner.network(recipe, is_hopeless, out=path)
         except TrialStopped:
             return None
-        with self._lock:
+        with self.lock:
             if score > self._best_kept(engine):
-                self._kept = score
+                self.kept = score
                 runner.keep_network(path)
             else:
                 shutil.rmtree(path, ignore_errors=True)
@@ -305,13 +301,13 @@ class _Stage:
     def _best_kept(self, engine: SearchEngine) -> float:
         """Return the score of the best network so far; below 0 before there is one."""
         scores = [trial.score or 0.0 for trial in engine.finished()]
-        return max([self._kept, *scores])
+        return max([self.kept, *scores])
 
     def _report(self, trial: Trial, score: float | None, metric: str, seconds: float) -> None:
         settings = ", ".join(as_overrides(trial.settings))
         result = "stopped early" if score is None else f"{metric} {100 * score:.2f}"
-        self._listener.on_message(
-            f"{self._name} trial {trial.number}: {result} in {format_seconds(seconds)} ({settings})"
+        self.listener.on_message(
+            f"{self.name} trial {trial.number}: {result} in {format_seconds(seconds)} ({settings})"
         )
 
 

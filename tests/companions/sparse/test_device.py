@@ -145,7 +145,7 @@ def test_the_best_labels_are_those_of_the_cpu(products, device, grouped, monkeyp
 def test_a_model_on_a_device_gives_the_same_labels(monkeypatch):
     train = corpus()
     model = SparseModel.fit(train, label_space(train), SMALL, threads=1)
-    assert model.placed("cpu")._device_scorer is None
+    assert model.placed("cpu").device_scorer is None
     monkeypatch.setattr(torch_device_module, "torch_device", lambda device: "cpu")
     placed = model.placed("cuda")
     texts, prior = [*corpus(20, seed=1).texts(), "…"], np.arange(12, dtype=np.float32)

@@ -42,6 +42,6 @@ def test_the_empty_corners_of_a_hierarchy(tmp_path):
     corpus = Corpus.from_texts(TEXTS, [["a"]] * 3)
     space = LabelSpace.build(corpus)
     known = KnownLabels.find(corpus, space, None, parents=True, words=4, text_words=9)
-    assert known.parent_matrix() is None
+    assert known.parent_matrix is None
     known.save(tmp_path / "labels.parquet")
     assert KnownLabels.load(tmp_path / "labels.parquet") == known

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from glocal.companions.sparse.cluster_weights import ClusterWeights
@@ -39,6 +40,7 @@ class ClusterSolvers(ABC):
         return contextlib.nullcontext()
 
 
+@dataclass(frozen=True)
 class ProcessSolvers(ClusterSolvers):
     """The processes of a run, all of which fit the same model at the same time.
 
@@ -51,34 +53,29 @@ class ProcessSolvers(ClusterSolvers):
         wait: Waits until every process is here.
     """
 
-    def __init__(
-        self,
-        rank: int,
-        processes: int,
-        gather: Callable[[list[Any]], list[Any]],
-        wait: Callable[[], None],
-    ) -> None:
-        self._rank, self._processes = rank, processes
-        self._gather, self._wait = gather, wait
+    rank: int
+    processes: int
+    gather: Callable[[list[Any]], list[Any]]
+    wait: Callable[[], None]
 
     def solve(self, solve: Solve, n_clusters: int) -> Iterator[ClusterWeights]:
         """Yield the weights of all clusters, in order."""
-        step = _AT_A_TIME * self._processes
+        step = _AT_A_TIME * self.processes
         for start in range(0, n_clusters, step):
             clusters = range(start, min(start + step, n_clusters))
-            parts = self._gather([list(solve(clusters[self._rank :: self._processes]))])
+            parts = self.gather([list(solve(clusters[self.rank :: self.processes]))])
             for place in range(len(clusters)):
-                yield parts[place % self._processes][place // self._processes]
+                yield parts[place % self.processes][place // self.processes]
 
     def agree(self, flag: bool) -> bool:
         """Return whether a flag is set in every process."""
-        return all(self._gather([flag]))
+        return all(self.gather([flag]))
 
     @contextlib.contextmanager
     def in_turn(self) -> Iterator[None]:
         """Let the first process leave the block before the others enter it."""
-        if self._rank:
-            self._wait()
+        if self.rank:
+            self.wait()
         yield
-        if not self._rank:
-            self._wait()
+        if not self.rank:
+            self.wait()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _LARGEST_LOGIT = np.float32(16)
 
 
+@dataclass(frozen=True, eq=False)
 class SparseModel:
     """TF-IDF features and one linear scorer per label.
 
@@ -49,18 +51,14 @@ class SparseModel:
         scorer: Gives log-odds of labels.
         config: The settings it was trained with.
         memory: What it keeps of its training for labels added later; older models have none.
+        device_scorer: The scorer on a GPU; None to score on the CPU.
     """
 
-    def __init__(
-        self,
-        vectoriser: Vectoriser,
-        scorer: LinearScorer,
-        config: SparseConfig,
-        memory: TrainingMemory | None = None,
-    ) -> None:
-        self.vectoriser, self.scorer, self.config = vectoriser, scorer, config
-        self.memory = memory
-        self._device_scorer: DeviceScorer | None = None
+    vectoriser: Vectoriser
+    scorer: LinearScorer
+    config: SparseConfig
+    memory: TrainingMemory | None = None
+    device_scorer: DeviceScorer | None = None
 
     @classmethod
     def fit(
@@ -166,9 +164,7 @@ class SparseModel:
         """Return the model as it scores labels on a device: `cpu`, `cuda` or `cuda:N`."""
         from glocal.companions.sparse.torch_device import scorer_on
 
-        model = SparseModel(self.vectoriser, self.scorer, self.config, self.memory)
-        model._device_scorer = scorer_on(device, self.scorer)
-        return model
+        return replace(self, device_scorer=scorer_on(device, self.scorer))
 
     def topk(
         self,
@@ -209,10 +205,10 @@ class SparseModel:
         """
         threads = n_threads(threads, texts=len(texts))
         features = self.vectoriser.rows(texts, threads=threads)
-        if self._device_scorer is None:
+        if self.device_scorer is None:
             found = top_of_sets(self.scorer, features, sets, threads=threads)
         else:
-            top = self._device_scorer.top
+            top = self.device_scorer.top
             found = [top(features, some.k, allowed=some.allowed) for some in sets]
         if prior is not None:
             self._use_prior(found[0], sets[0].allowed, features, prior)

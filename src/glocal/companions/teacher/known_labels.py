@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,9 @@ class KnownLabels:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @cached_property
     def parent_matrix(self) -> Any:
-        """Return the parents of each label: a CSR matrix of ones (labels, labels), or None."""
+        """The parents of each label: a CSR matrix of ones (labels, labels), or None."""
         from scipy.sparse import csr_matrix
 
         offsets = np.cumsum([0, *map(len, self.parents)])

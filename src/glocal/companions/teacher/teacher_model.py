@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -41,7 +41,7 @@ from glocal.config import TeacherConfig
 from glocal.config.checking import stored_section
 from glocal.data.cache import Arrays, cached_arrays
 from glocal.encoders.static import StaticVectors
-from glocal.errors import DataError, ModelError
+from glocal.errors import DataError, ModelError, unreadable
 from glocal.progress import Progress, StagedProgress, report, silent
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ META_FILE, TEXTS_FILE, LABELS_FILE = "teacher.json", "texts.parquet", "labels.pa
 VECTORS_FOLDER = "vectors"
 
 
+@dataclass(frozen=True, eq=False)
 class Teacher(Companion):
     """The labels of similar training texts.
 
@@ -71,17 +72,11 @@ class Teacher(Companion):
     folder: ClassVar[str] = "teacher"
     reads_word_vectors: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        texts: IndexedTexts,
-        index: SimilarityIndex | WordIndex,
-        known: KnownLabels,
-        config: TeacherConfig,
-        vectors: StaticVectors,
-    ) -> None:
-        self.texts, self.index, self.known = texts, index, known
-        self.config, self.vectors = config, vectors
-        self._parents = known.parent_matrix()
+    texts: IndexedTexts
+    index: SimilarityIndex | WordIndex
+    known: KnownLabels
+    config: TeacherConfig
+    vectors: StaticVectors
 
     @classmethod
     def fit(cls, inputs: FitInputs, *, progress: StagedProgress = silent) -> Teacher:
@@ -198,7 +193,7 @@ class Teacher(Companion):
             rows,
             similarities,
             self.texts.labels,
-            parent_matrix=self._parents,
+            parent_matrix=self.known.parent_matrix,
             size=self.config.size,
             sharpness=self.config.sharpness,
         )
@@ -273,16 +268,14 @@ class Teacher(Companion):
         source = Path(folder)
         if not (source / META_FILE).is_file():
             raise ModelError(f"there is no teacher in {source}: it has no {META_FILE}")
-        try:
+        kinds = OSError, ValueError, LookupError, TypeError, AttributeError
+        with unreadable(f"the teacher in {source} is damaged", *kinds):
             meta = json.loads((source / META_FILE).read_text(encoding="utf-8"))
             config = stored_section(TeacherConfig, meta["config"])
             made_with = str(meta["vectors"])
             known = KnownLabels.load(source / LABELS_FILE)
             texts = IndexedTexts.load(source / TEXTS_FILE, n_labels=len(known))
             vectors = StaticVectors.load(source / VECTORS_FOLDER)
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            reason = str(error).splitlines()[0]
-            raise ModelError(f"the teacher in {source} is damaged: {reason}") from error
         if known.ids[: len(labels)] != labels.ids:
             raise ModelError(f"the teacher in {source} was fitted for other labels than these")
         if made_with != vectors.fingerprint():
