@@ -9,18 +9,15 @@ import numpy as np
 
 from glocal.arrays import Floats32, Ints
 from glocal.config import Recipe
-from glocal.config.resolve import check
 from glocal.data.corpus import Corpus
 from glocal.distillation.teacher_scores import TeacherScorer
-from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError
 from glocal.train.context import throttled_progress
-from glocal.train.gather import build_label_space
+from glocal.train.gather import build_label_space, check_recipe
 from glocal.train.listener import TrainListener
 from glocal.train.run import FitResult, check_target, fit
 from glocal.train.soft_targets import SoftTargets, check_same_labels, check_student
 from glocal.vocabulary.label_table import LabelTable
-from glocal.vocabulary.label_text import names_labels
 
 _BATCH = 128  # texts that the teacher reads at once
 
@@ -78,13 +75,7 @@ def distill(
         raise ConfigError(f"the teacher's weight must be between 0 and 1, not {weight}")
     if top < 1:
         raise ConfigError(f"at least 1 label per text must be kept of the teacher, not {top}")
-    named = names_labels(label_table)
-    check(
-        recipe,
-        read_encoder_facts,
-        has_label_table=label_table is not None,
-        has_label_names=named,
-    )
+    check_recipe(recipe, label_table)
     check_student(recipe)
     check_target(Path(out), resume=resume, overwrite=overwrite)
     teacher = TeacherScorer(teachers, device=device, batch_size=_BATCH)

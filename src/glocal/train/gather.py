@@ -19,9 +19,11 @@ from glocal.companions.companion import FitInputs
 from glocal.companions.companion_list import Companions, companions_of, word_vectors
 from glocal.companions.sparse.platt import held_out_texts
 from glocal.config import Recipe
+from glocal.config.resolve import CheckedRecipe, check
 from glocal.config.rules import DataFacts, data_problems
 from glocal.data.corpus import Corpus
 from glocal.data.duplicates import text_keys
+from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError, DataError
 from glocal.progress import Progress, StagedProgress, silent
 from glocal.train.context import RunContext, throttled_progress
@@ -30,7 +32,7 @@ from glocal.train.local_engine import LocalEngine
 from glocal.train.soft_targets import SoftTargets
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelTable
-from glocal.vocabulary.label_text import label_texts
+from glocal.vocabulary.label_text import label_texts, names_labels
 
 if TYPE_CHECKING:
     from glocal.encoders.static import StaticVectors
@@ -74,6 +76,13 @@ class RunInputs:
     def all_companions(self) -> Companions:
         """Every companion of the model; waits for those that are still being fitted."""
         return Companions([*self.companions, *self.later.companions])
+
+
+def check_recipe(recipe: Recipe, table: LabelTable | None) -> CheckedRecipe:
+    """Check a recipe before anything is fitted; see `check`."""
+    has_names = names_labels(table)
+    has_table = table is not None
+    return check(recipe, read_encoder_facts, has_label_table=has_table, has_label_names=has_names)
 
 
 def build_label_space(recipe: Recipe, train: Corpus, table: LabelTable | None) -> LabelSpace:

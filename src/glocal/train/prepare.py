@@ -7,21 +7,18 @@ there. Runs that share a cache, such as those of a cluster, then start with the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glocal.companions.companion import FitInputs
 from glocal.companions.companion_list import Companions, word_vectors
 from glocal.companions.sparse.cluster_solvers import ClusterSolvers
 from glocal.config import Recipe
-from glocal.config.resolve import check
 from glocal.config.settings import NO_ENCODER
 from glocal.data.corpus import Corpus
 from glocal.data.tokens import Encode, TextTokenizer, tokenise
-from glocal.encoders.read_facts import read_encoder_facts
 from glocal.progress import Progress, StagedProgress, silent
-from glocal.train.gather import build_label_space, hold_out
+from glocal.train.gather import build_label_space, check_recipe, hold_out
 from glocal.vocabulary.label_table import LabelTable
-from glocal.vocabulary.label_text import names_labels
 
 
 @dataclass(frozen=True)
@@ -63,13 +60,7 @@ class Preparation:
         Raises:
             ConfigError: The recipe breaks a rule.
         """
-        found = check(
-            self.recipe,
-            read_encoder_facts,
-            has_label_table=self.table is not None,
-            has_label_names=names_labels(self.table),
-        )
-        return Preparation(found.draft, self.train, self.dev, self.table)
+        return replace(self, recipe=check_recipe(self.recipe, self.table).draft)
 
     def words(
         self, progress: StagedProgress = silent, solvers: ClusterSolvers | None = None

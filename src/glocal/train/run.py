@@ -21,23 +21,21 @@ from typing import Any, ParamSpec
 
 from glocal.config import Recipe
 from glocal.config.expert_names import ENCODER_KINDS, expert_kinds
-from glocal.config.resolve import CheckedRecipe, ResolvedRecipe, check
+from glocal.config.resolve import CheckedRecipe, ResolvedRecipe
 from glocal.data.atomic import exclusive
 from glocal.data.corpus import Corpus
-from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ModelError, Remedy, TrainingError
 from glocal.storage.model_directory import StoredModel, save_model
 from glocal.train.budget import BudgetWatch
 from glocal.train.checkpoint import START_AGAIN, RunFolder
 from glocal.train.context import RunContext
-from glocal.train.gather import RunInputs, gather_inputs
+from glocal.train.gather import RunInputs, check_recipe, gather_inputs
 from glocal.train.listener import TrainListener
 from glocal.train.local_engine import LocalEngine, engine_for
 from glocal.train.planning import decide
 from glocal.train.single import final_outcome, set_up, train_system
 from glocal.train.soft_targets import SoftTargets
 from glocal.vocabulary.label_table import LabelTable
-from glocal.vocabulary.label_text import names_labels
 
 Arguments = ParamSpec("Arguments")
 _LOST = re.compile(r"gloo|nccl|connection (closed|reset)|broken pipe|socket", re.IGNORECASE)
@@ -130,12 +128,7 @@ def fit(
     """
     started = time.monotonic()
     target = Path(out)
-    checked = check(
-        recipe,
-        read_encoder_facts,
-        has_label_table=label_table is not None,
-        has_label_names=names_labels(label_table),
-    )
+    checked = check_recipe(recipe, label_table)
     engine: LocalEngine = (start_engine or engine_for)(
         checked.draft, device, encoder=not checked.missing_encoder
     )

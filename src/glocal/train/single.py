@@ -31,10 +31,11 @@ from glocal.train.checkpoint import RunState, seed_everything
 from glocal.train.context import RunContext, throttled_progress
 from glocal.train.dev import DevEvaluator, Outcome
 from glocal.train.gather import RunInputs
-from glocal.train.local_engine import LocalEngine
+from glocal.train.local_engine import LocalEngine, engine_for
 from glocal.vocabulary.label_space import LabelSpace
 
 if TYPE_CHECKING:
+    from glocal.storage.model_directory import StoredModel
     from glocal.systems.system import System
     from glocal.train.loop import Loop
 
@@ -106,6 +107,16 @@ def documents(
         companion_features=features,
         chunking=system.chunking,
     )
+
+
+def stored_evaluator(
+    model: StoredModel, dev: Corpus, features: Mapping[str, np.ndarray], device: str
+) -> DevEvaluator:
+    """Return the scores on dev of a stored model, with the features of its companions."""
+    system, labels = model.system, model.labels
+    collated = documents(model.recipe, system, model.tokenizer, labels, dev, features=features)
+    engine = engine_for(model.recipe, device)
+    return DevEvaluator(system, collated, labels, engine=engine, recipe=model.recipe)
 
 
 def build(

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from glocal.companions.companion import FitInputs
 from glocal.companions.companion_list import Companions
 from glocal.companions.sparse.sparse_companion import SparseCompanion
 from glocal.companions.sparse.sparse_model import SparseModel
@@ -29,12 +28,10 @@ from glocal.encoders.word_tokenizer import NoTokenizer
 from glocal.ranking.words_ranker import WordsRanker
 from glocal.storage.model_directory import StoredModel, load_model
 from glocal.train.checkpoint import RunFolder
-from glocal.train.dev import DevEvaluator
 from glocal.train.gather import build_label_space
 from glocal.train.listener import TrainListener
-from glocal.train.local_engine import engine_for
 from glocal.train.run import fit
-from glocal.train.single import documents
+from glocal.train.single import stored_evaluator
 from glocal.vocabulary.label_table import LabelTable
 
 Hopeless = Callable[[int, float], bool]  # step and score of a running trial → whether to stop it
@@ -137,26 +134,13 @@ class Trials:
         else:
             model, others = self._network
             labels = model.labels
-        inputs = FitInputs(recipe, train, labels, self.label_table, device=self.device)
-        words = self._fitted(inputs)
+        seed, device = recipe.train.seed, self.device
+        # Unlike in training, it is not kept in the cache.
+        fitted = SparseModel.fit(train, labels, recipe.sparse, seed=seed, device=device)
+        words = SparseCompanion(fitted, labels.counts, labels.n_documents)
         features = {**others, **words.features(self.dev)}
-        evaluator = DevEvaluator(
-            model.system,
-            documents(
-                model.recipe, model.system, model.tokenizer, labels, self.dev, features=features
-            ),
-            labels,
-            engine=engine_for(recipe, self.device),
-            recipe=model.recipe,
-        )
+        evaluator = stored_evaluator(model, self.dev, features, device)
         return evaluator.combined().model[recipe.train.metric]
-
-    def _fitted(self, inputs: FitInputs) -> SparseCompanion:
-        """Fit a words model; unlike in training, it is not kept in the cache."""
-        recipe, labels = inputs.recipe, inputs.labels
-        seed, device = recipe.train.seed, inputs.device
-        model = SparseModel.fit(inputs.train, labels, recipe.sparse, seed=seed, device=device)
-        return SparseCompanion(model, labels.counts, labels.n_documents)
 
 
 class _Watch(TrainListener):

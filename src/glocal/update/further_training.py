@@ -22,16 +22,12 @@ from glocal.companions.companion_list import Companions
 from glocal.data.corpus import Corpus
 from glocal.errors import Interrupted, ModelError
 from glocal.predict.predictor import Predictor
-from glocal.ranking.document_ranker import DocumentRanker
-from glocal.ranking.words_ranker import WordsRanker
 from glocal.storage.model_directory import StoredModel, load_model, rewrite_model
 from glocal.train.context import throttled_progress
-from glocal.train.dev import DevEvaluator
 from glocal.train.listener import TrainListener
-from glocal.train.local_engine import engine_for
 from glocal.train.run import check_target
-from glocal.train.single import documents
-from glocal.update.label_update import changed_companions
+from glocal.train.single import stored_evaluator
+from glocal.update.label_update import changed_model
 from glocal.vocabulary import label_change
 from glocal.vocabulary.bands import Bands
 from glocal.vocabulary.label_change import LabelChange
@@ -161,38 +157,20 @@ def _continued(
     listener: TrainListener,
 ) -> StoredModel:
     """Return the model after its companions and its network have learnt the texts."""
-    system: DocumentRanker
     words_alone = model.recipe.reads_words_alone
     if not words_alone and (change.train is None or not len(change.train)):
         raise ModelError(
             "a model with an encoder keeps no training texts, and without them it would forget "
             "what it knows; give the texts it was trained on as well, or some of them"
         )
-    with changed_companions(model, change) as companions:
-        if words_alone:
-            system = WordsRanker(change.after.counts)
-            system.combination = model.system.combination
-        else:
-            from glocal.update.expert_rows import changed_system
-
-            progress = throttled_progress(listener)("texts read")
-            system = changed_system(folder, model, change, device=device, progress=progress)
-    return replace(model, system=system, labels=change.after, companions=companions())
+    progress = throttled_progress(listener)("texts read")
+    return changed_model(folder, model, change, device=device, progress=progress)
 
 
 def _fitted(model: StoredModel, dev: Corpus, device: str) -> StoredModel:
     """Return the model with weights, calibration and decision fitted on dev."""
     features = (model.companions or Companions()).features(dev)
-    evaluator = DevEvaluator(
-        model.system,
-        documents(
-            model.recipe, model.system, model.tokenizer, model.labels, dev, features=features
-        ),
-        model.labels,
-        engine=engine_for(model.recipe, device),
-        recipe=model.recipe,
-    )
-    outcome = evaluator.final()
+    outcome = stored_evaluator(model, dev, features, device).final()
     metrics = {**model.metrics, **outcome.metrics}
     return replace(
         model, calibration=outcome.calibration, decision=outcome.decision, metrics=metrics

@@ -8,9 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -149,36 +148,26 @@ def merge_labels(path: str | Path, ids: Sequence[str], *, into: str) -> LabelUpd
     return _apply(path, model, change, {"change": "merge", "labels": list(ids), "into": into})
 
 
-@contextmanager
-def changed_companions(
-    model: StoredModel, change: LabelChange
-) -> Iterator[Callable[[], Companions]]:
-    """Change the companions of a model in a thread, while the block changes its network.
-
-    Yields:
-        Returns the changed companions, after the block.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit((model.companions or Companions()).with_labels, change).result
-
-
-def _apply(
+def changed_model(
     path: str | Path,
     model: StoredModel,
     change: LabelChange,
-    entry: dict[str, Any],
     *,
     device: str = "cpu",
     progress: Progress | None = None,
-) -> LabelUpdate:
-    """Change a model and write it."""
-    if isinstance(model.system, GraphRanker):
-        raise ModelError(
-            f"{path} is an exported model, whose labels cannot be changed; change those of the "
-            "model it was exported from, and export that again"
-        )
+) -> StoredModel:
+    """Return a model after a change of its labels; its companions change beside its network.
+
+    Args:
+        path: The model directory.
+        model: The model before the change.
+        change: The change.
+        device: Where an encoder reads texts.
+        progress: Receives how many texts it has read.
+    """
     system: DocumentRanker
-    with changed_companions(model, change) as companions:
+    with ThreadPoolExecutor(1) as pool:
+        companions = pool.submit((model.companions or Companions()).with_labels, change)
         if model.recipe.reads_words_alone:
             system = WordsRanker(change.after.counts)
             system.combination = model.system.combination
@@ -186,13 +175,24 @@ def _apply(
             from glocal.update.expert_rows import changed_system
 
             system = changed_system(Path(path), model, change, device=device, progress=progress)
-    changed = replace(
-        model,
-        system=system,
-        labels=change.after,
-        companions=companions(),
-        decision=model.decision.restricted(change.after.index),
-    )
+    return replace(model, system=system, labels=change.after, companions=companions.result())
+
+
+def _apply(
+    path: str | Path,
+    model: StoredModel,
+    change: LabelChange,
+    entry: dict[str, Any],
+    **options: Any,
+) -> LabelUpdate:
+    """Change a model and write it."""
+    if isinstance(model.system, GraphRanker):
+        raise ModelError(
+            f"{path} is an exported model, whose labels cannot be changed; change those of the "
+            "model it was exported from, and export that again"
+        )
+    changed = changed_model(path, model, change, **options)
+    changed.decision = model.decision.restricted(change.after.index)
     rewrite_model(path, changed, change={**entry, "n_labels": len(change.after)})
     return LabelUpdate(
         Path(path),
