@@ -108,10 +108,11 @@ class EncoderShards:
     def gather(self, system: System) -> None:
         """Give the system its whole encoder in place of the sharded one."""
         sharded = system.encoder
-        weights = {}
         with torch.no_grad():
-            for name, tensor in sharded.state_dict().items():
-                weights[name] = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            weights = {
+                name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+                for name, tensor in sharded.state_dict().items()
+            }
         self._whole.load_state_dict(weights, assign=True)
         self._whole.to(self._device)  # buffers that are not stored
         system.encoder = self._whole.train(sharded.training)

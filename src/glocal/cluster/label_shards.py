@@ -77,8 +77,7 @@ class GroupSlice(LabelSlice):
 
         N is the most that a document has here, so that little is computed in vain.
         """
-        start, stop = self.bounds(n_labels)
-        here = torch.where((labels >= start) & (labels < stop), labels, -1)
+        here = torch.where(self.local(labels, n_labels) >= 0, labels, -1)
         most = int((here >= 0).sum(1).max()) if len(here) else 0
         return here.sort(1, descending=True).values[:, : max(1, most)]
 
@@ -94,9 +93,7 @@ class GroupSlice(LabelSlice):
 
     def sum(self, values: Tensor) -> Tensor:
         """Return values, without gradients, summed over the processes."""
-        summed = values.detach().clone()
-        distributed.all_reduce(summed)
-        return summed
+        return reduced(values)
 
     def merged(self, indices: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the best k labels of all processes; ties by the smaller label id."""
@@ -112,14 +109,19 @@ class GroupSlice(LabelSlice):
 
     def largest(self, value: Tensor) -> Tensor:
         """Return the largest value of all processes."""
-        found = value.detach().clone()
-        distributed.all_reduce(found, distributed.ReduceOp.MAX)
-        return found
+        return reduced(value, distributed.ReduceOp.MAX)
 
     def _gathered(self, tensor: Tensor) -> list[Tensor]:
         parts = [torch.empty_like(tensor) for _ in range(self.ranks)]
         distributed.all_gather(parts, tensor)
         return parts
+
+
+def reduced(values: Tensor, *how: Any) -> Tensor:
+    """Return values, without gradients, summed over the processes, or reduced in another way."""
+    found = values.detach().contiguous().clone()
+    distributed.all_reduce(found, *how)
+    return found
 
 
 class _SummedGradient(torch.autograd.Function):
@@ -131,9 +133,7 @@ class _SummedGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        summed = grads[0].contiguous().clone()
-        distributed.all_reduce(summed)
-        return summed
+        return reduced(grads[0])
 
 
 class _SummedValue(torch.autograd.Function):
@@ -141,9 +141,7 @@ class _SummedValue(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:
-        summed = value.detach().clone()
-        distributed.all_reduce(summed)
-        return summed
+        return reduced(value)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
@@ -165,11 +163,8 @@ def join_labels(system: System, rank: int, ranks: int) -> None:
 def label_tensor_names(system: System) -> set[str]:
     """Return the names of the sharded tensors in the system's state."""
     prefixes = {id(module): prefix for prefix, module in system.named_modules()}
-    found = set()
-    for module, name, _ in _label_tensors(system):
-        prefix = prefixes[id(module)]
-        found.add(f"{prefix}.{name}" if prefix else name)
-    return found
+    found = ((prefixes[id(module)], name) for module, name, _ in _label_tensors(system))
+    return {f"{prefix}.{name}" if prefix else name for prefix, name in found}
 
 
 def _label_tensors(system: System) -> Iterator[tuple[nn.Module, str, Tensor]]:

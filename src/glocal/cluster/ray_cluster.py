@@ -77,21 +77,14 @@ def check_machines(ray: Any) -> None:
 
     nodes = {node["NodeManagerAddress"]: node["NodeID"] for node in ray.nodes() if node["Alive"]}
     ask = ray.remote(num_cpus=0)(installed)
-    asked = {
-        address: ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
-        for address, node in nodes.items()
-    }
-    answers = [question.remote() for question in asked.values()]
-    done, _ = ray.wait(answers, num_returns=len(answers), timeout=_NODE_SECONDS)
-    found = {
-        address: ray.get(answer)
-        for address, answer in zip(asked, answers, strict=True)
-        if answer in done
-    }
+    answers = {}
+    for address, node in nodes.items():
+        there = NodeAffinitySchedulingStrategy(node, soft=True)
+        answers[address] = ask.options(scheduling_strategy=there).remote()
+    done, _ = ray.wait(list(answers.values()), num_returns=len(answers), timeout=_NODE_SECONDS)
+    found = {address: ray.get(answer) for address, answer in answers.items() if answer in done}
     expected = f"glocal {__version__}"
-    others = [
-        f"{address} has {version}" for address, version in found.items() if version != expected
-    ]
+    others = [f"{place} has {version}" for place, version in found.items() if version != expected]
     if others:
         raise GlocalError(
             f"machines of the cluster differ from this process, which has {expected}: "

@@ -7,6 +7,7 @@ clusters of labels are solved by tasks too.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -63,20 +64,15 @@ class RayTokens:
     """
 
     def __init__(self, ray: Any, at_once: int) -> None:
-        self._ray, self._most = ray, 2 * at_once  # half of them wait for a worker
+        self._ray, self._at_once = ray, at_once
 
     def __call__(
         self, tokenizer: TextTokenizer, batches: Iterable[list[str]], max_length: int
     ) -> Iterator[list[list[int]]]:
         """Yield the token ids of each batch, in order."""
-        ray, running = self._ray, deque[Any]()
-        kept, encode = ray.put(tokenizer), ray.remote(_encode)
-        for texts in batches:
-            running.append(encode.remote(kept, texts, max_length))
-            if len(running) == self._most:
-                yield ray.get(running.popleft())
-        while running:
-            yield ray.get(running.popleft())
+        kept, encode = self._ray.put(tokenizer), self._ray.remote(_encode)
+        tasks = (encode.remote(kept, texts, max_length) for texts in batches)
+        return _in_order(self._ray, tasks, self._at_once)
 
 
 class RaySolvers(ClusterSolvers):
@@ -88,19 +84,26 @@ class RaySolvers(ClusterSolvers):
     """
 
     def __init__(self, ray: Any, at_once: int) -> None:
-        self._ray, self._most = ray, 2 * at_once  # half of them wait for a worker
+        self._ray, self._at_once = ray, at_once
 
     def solve(self, solve: Solve, n_clusters: int) -> Iterator[ClusterWeights]:
         """Yield the weights of all clusters, in order."""
-        ray, running = self._ray, deque[Any]()
-        kept, solved = ray.put(solve), ray.remote(_solve)
-        for start in range(0, n_clusters, _CLUSTERS):
-            clusters = range(start, min(start + _CLUSTERS, n_clusters))
-            running.append(solved.remote(kept, clusters))
-            if len(running) == self._most:
-                yield from ray.get(running.popleft())
-        while running:
-            yield from ray.get(running.popleft())
+        kept, solved = self._ray.put(solve), self._ray.remote(_solve)
+        starts = range(0, n_clusters, _CLUSTERS)
+        parts = (range(start, min(start + _CLUSTERS, n_clusters)) for start in starts)
+        tasks = (solved.remote(kept, clusters) for clusters in parts)
+        return itertools.chain.from_iterable(_in_order(self._ray, tasks, self._at_once))
+
+
+def _in_order(ray: Any, tasks: Iterable[Any], at_once: int) -> Iterator[Any]:
+    """Yield the results of tasks in their order; a task starts when it is taken."""
+    running = deque[Any]()
+    for task in tasks:
+        running.append(task)
+        if len(running) == 2 * at_once:  # half of them wait for a worker
+            yield ray.get(running.popleft())
+    while running:
+        yield ray.get(running.popleft())
 
 
 def _solve(solve: Solve, clusters: range) -> list[ClusterWeights]:

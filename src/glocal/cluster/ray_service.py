@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glocal.errors import require
+from glocal.errors import ConfigError, no_such, require
 
 
 def build(arguments: Mapping[str, str]) -> Any:
@@ -29,7 +29,9 @@ def build(arguments: Mapping[str, str]) -> Any:
     settings.check()
 
     def application() -> Any:  # a plain function: Ray Serve takes any other object for the server
-        return _application(settings)
+        from glocal.serve.app import create_app
+
+        return create_app(settings)
 
     return serve.deployment(serve.ingress(application)(_Copy)).bind()
 
@@ -40,7 +42,6 @@ def serve_settings(arguments: Mapping[str, str]) -> Any:
     Raises:
         ConfigError: Something is missing or unknown, or the file of keys cannot be read.
     """
-    from glocal.errors import ConfigError, no_such
     from glocal.serve.serve_settings import ServeSettings, read_api_keys
 
     for name in arguments:
@@ -59,9 +60,3 @@ def serve_settings(arguments: Mapping[str, str]) -> Any:
 
 class _Copy:
     """One copy of the server; Ray Serve adds the application."""
-
-
-def _application(settings: Any) -> Any:
-    from glocal.serve.app import create_app
-
-    return create_app(settings)

@@ -160,14 +160,10 @@ class Board:
 
 def _board_listener(board: Any) -> TrainListener:
     """Return a listener that sends all events to a board."""
-
-    def sender(name: str) -> Callable[[Any], None]:
-        return lambda info: board.report.remote(name, info)
-
     listener = TrainListener()
     for name in dir(TrainListener):
         if name.startswith("on_"):
-            setattr(listener, name, sender(name))
+            setattr(listener, name, functools.partial(board.report.remote, name))
     return listener
 
 

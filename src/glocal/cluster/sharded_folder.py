@@ -8,10 +8,9 @@ that all processes share.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from glocal.cluster.encoder_shards import chunk_bounds, local_part, sharded_like
 from glocal.cluster.label_shards import label_tensor_names, slice_bounds
 from glocal.data.atomic import replace_dir
 from glocal.storage.tensors import write_tensors
-from glocal.train.checkpoint import RunFolder, RunState, optimizer_tensors, restore_optimizer
+from glocal.train.checkpoint import RunFolder, restore_optimizer
 
 if TYPE_CHECKING:
     from glocal.systems.system import System
@@ -57,33 +56,6 @@ class ShardedRunFolder(RunFolder):
             names = [name for name, _ in system.named_parameters() if name.startswith(_ENCODER)]
             self._bounds.update(dict.fromkeys(names, chunk_bounds))
 
-    def save(
-        self,
-        state: RunState,
-        system: System,
-        optimizer: torch.optim.Optimizer,
-        *,
-        average: Mapping[str, Tensor],
-        random_states: Sequence[Mapping[str, Tensor]],
-    ) -> None:
-        """Write this process's part of a checkpoint; the first one publishes it."""
-
-        def finish(folder: Path) -> None:
-            for rank, states in enumerate(random_states):
-                write_tensors(states, folder / f"random-{rank}.safetensors")
-            (folder / "state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
-
-        tensors = {
-            "model": system.state_dict(),
-            "optimizer": optimizer_tensors(system, optimizer),
-            "average": average,
-        }
-        final = self.path / f"checkpoint-{state.step}"
-        with self._writing():
-            self._publish(final, tensors, finish)
-            if self._rank == 0:
-                self._remove_others(final)
-
     def save_best(self, weights: Mapping[str, Tensor]) -> None:
         """Keep the weights of the best evaluation so far."""
         with self._writing():
@@ -110,7 +82,9 @@ class ShardedRunFolder(RunFolder):
         found: dict[str, Tensor] = {}
         prefix = f"{group}/"
         parts = sorted(folder.glob("rows-*-of-*.safetensors"), key=_part_number)
-        with _Opened([folder / _SHARED, *parts]) as (shared, *files):
+        with contextlib.ExitStack() as opened:
+            paths = [folder / _SHARED, *parts]
+            shared, *files = [opened.enter_context(safe_open(p, framework="pt")) for p in paths]
             for name in {*shared.keys(), *files[0].keys()}:
                 if name.startswith(prefix):
                     own = name.removeprefix(prefix)
@@ -165,24 +139,13 @@ class ShardedRunFolder(RunFolder):
             replace_dir(folder, final)
         self._wait()
 
+    def _remove_others(self, kept: Path) -> None:
+        if self._rank == 0:
+            super()._remove_others(kept)
+
     def _is_sharded(self, name: str, tensor: Tensor) -> bool:
         """Whether processes have rows of a tensor; the optimizer's step counts have no rows."""
         return name.rpartition("|")[2] in self._bounds and tensor.dim() > 0
-
-
-class _Opened:
-    """Several safetensors files, open at once."""
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths, self._files = paths, list[Any]()
-
-    def __enter__(self) -> list[Any]:
-        self._files = [safe_open(path, framework="pt") for path in self._paths]
-        return [file.__enter__() for file in self._files]
-
-    def __exit__(self, *exception: object) -> None:
-        for file in self._files:
-            file.__exit__(*exception)
 
 
 def _part_number(path: Path) -> int:

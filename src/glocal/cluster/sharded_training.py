@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from glocal.cluster.encoder_shards import EncoderShards, check_layers, local_part
-from glocal.cluster.label_shards import GroupSlice, join_labels, label_tensor_names
+from glocal.cluster.label_shards import GroupSlice, join_labels, label_tensor_names, reduced
 from glocal.cluster.sharded_folder import ShardedRunFolder
 from glocal.config import Recipe
 from glocal.config.resolve import check
@@ -194,10 +194,7 @@ class ShardedEngine(Engine):
 
     def _summed(self, values: Tensor) -> Tensor:
         """Return values summed over the processes."""
-        summed = values.clone()
-        if self.shards > 1:
-            distributed.all_reduce(summed)
-        return summed
+        return reduced(values) if self.shards > 1 else values
 
     def describe(self) -> str:
         """Return one line: device, precision, processes, threads."""
@@ -234,24 +231,19 @@ def fit_sharded(
 
 def _check(recipe: Recipe, sharding: Sharding) -> None:
     checked = check(recipe, read_encoder_facts)
-    problems = []
-    if recipe.reads_words_alone:
-        problems.append(
-            "the recipe has no network to shard: its words are fitted on CPUs, by all processes"
-        )
-    if checked.is_open:
-        problems.append("sharded training needs a recipe without a time budget (train.budget)")
-    if recipe.train.members > 1:
-        problems.append("sharded training needs a single member (train.members=1)")
-    if recipe.train.precision == "fp16":
-        problems.append("sharded training computes in bf16 or fp32 (train.precision)")
-    if recipe.train.label_precision in LEAN_LABELS:
-        problems.append("sharded training keeps labels in fp32 (train.label_precision=fp32)")
-    if sharding.encoder and recipe.encoder.document_length:
-        problems.append(
-            "a sharded encoder reads the start of long texts alone, as all processes must compute "
-            "its layers equally often (encoder.document_length=0)"
-        )
-    if sharding.encoder and recipe.train.compile:
-        problems.append("a sharded encoder cannot be compiled (train.compile=false)")
-    ConfigError.raise_any(problems)
+    train, encoder = recipe.train, recipe.encoder if sharding.encoder else None
+    rules = {
+        "the recipe has no network to shard: its words are fitted on CPUs, by all processes": (
+            recipe.reads_words_alone
+        ),
+        "sharded training needs a recipe without a time budget (train.budget)": checked.is_open,
+        "sharded training needs a single member (train.members=1)": train.members > 1,
+        "sharded training computes in bf16 or fp32 (train.precision)": train.precision == "fp16",
+        "sharded training keeps labels in fp32 (train.label_precision=fp32)": (
+            train.label_precision in LEAN_LABELS
+        ),
+        "a sharded encoder reads the start of long texts alone, as all processes must compute "
+        "its layers equally often (encoder.document_length=0)": encoder and encoder.document_length,
+        "a sharded encoder cannot be compiled (train.compile=false)": encoder and train.compile,
+    }
+    ConfigError.raise_any([problem for problem, breaks in rules.items() if breaks])

@@ -13,7 +13,7 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from safetensors import SafetensorError
 
-from glocal.data.atomic import atomic_write, replace_dir, temporary_dir
+from glocal.data.atomic import atomic_write, replace_dir, temporary_dir, write_text
 from glocal.errors import Remedy, TrainingError
 from glocal.storage.tensors import write_tensors
 
@@ -97,16 +97,31 @@ class RunFolder:
             average: Averaged weights, if any.
             random_states: The `random_state` of every process.
         """
-        final = self.path / f"checkpoint-{state.step}"
-        with self._writing(), temporary_dir(final) as folder:
-            write_tensors(system.state_dict(), folder / "model.safetensors")
-            write_tensors(optimizer_tensors(system, optimizer), folder / "optimizer.safetensors")
-            write_tensors(average, folder / "average.safetensors")
+
+        def finish(folder: Path) -> None:
             for rank, states in enumerate(random_states):
                 write_tensors(states, folder / f"random-{rank}.safetensors")
             (folder / "state.json").write_text(json.dumps(asdict(state)), encoding="utf-8")
-            replace_dir(folder, final)
+
+        final = self.path / f"checkpoint-{state.step}"
+        moments = optimizer_tensors(system, optimizer)
+        groups = {"model": system.state_dict(), "optimizer": moments, "average": average}
+        with self._writing():
+            self._publish(final, groups, finish)
         self._remove_others(final)
+
+    def _publish(
+        self,
+        final: Path,
+        groups: Mapping[str, Mapping[str, Tensor]],
+        finish: Callable[[Path], None],
+    ) -> None:
+        """Write the tensors of several groups into a folder that appears when it is finished."""
+        with temporary_dir(final) as folder:
+            for group, tensors in groups.items():
+                write_tensors(tensors, folder / f"{group}.safetensors")
+            finish(folder)
+            replace_dir(folder, final)
 
     def _remove_others(self, kept: Path) -> None:
         """Remove the checkpoints before the newest one."""
@@ -157,8 +172,9 @@ class RunFolder:
         """Keep the weights of the best evaluation so far."""
         from safetensors.torch import save as to_bytes
 
+        plain = {name: t.detach().cpu().contiguous() for name, t in weights.items()}
         with self._writing(), atomic_write(self.best_path) as file:
-            file.write(to_bytes(_cpu(weights)))
+            file.write(to_bytes(plain))
 
     def load_best(self) -> dict[str, Tensor]:
         """Return the weights of the best evaluation."""
@@ -177,8 +193,7 @@ class RunFolder:
             return
         lines = self.log_path.read_text("utf-8").splitlines()
         kept = [line for line in lines if _logged_step(line) <= step]
-        with atomic_write(self.log_path) as file:
-            file.write("".join(f"{line}\n" for line in kept).encode())
+        write_text(self.log_path, "".join(f"{line}\n" for line in kept))
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -212,10 +227,6 @@ def _logged_step(line: str) -> float:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError):
         return float("inf")  # half a line, from a kill
-
-
-def _cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
 
 
 def optimizer_tensors(system: System, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -25,7 +25,7 @@ from glocal.config.expert_names import SPARSE_EXPERT, TEACHER
 from glocal.config.resolve import CheckedRecipe, ResolvedRecipe, resolve, resolved_from_mapping
 from glocal.config.rules import member_problems
 from glocal.config.settings import NO_ENCODER
-from glocal.data.atomic import atomic_write
+from glocal.data.atomic import write_json
 from glocal.data.corpus import Corpus
 from glocal.errors import TrainingError
 from glocal.train.budget import Situation, Speed, Wish, choose
@@ -194,5 +194,4 @@ def _write(folder: RunFolder, checked: CheckedRecipe, plan: Plan) -> None:
         "budget": plan.budget,
         "estimate": plan.estimate,
     }
-    with atomic_write(folder.plan_path) as file:
-        file.write(json.dumps(kept, indent=2).encode() + b"\n")
+    write_json(folder.plan_path, kept)
