@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -58,6 +58,65 @@ class TopKPredictor(Protocol):
         """Return the best labels of each text."""
 
 
+@dataclass
+class RowReader:
+    """Reads documents chunk by chunk.
+
+    Attributes:
+        paths: The files.
+        size: Rows of a chunk.
+        bad_rows: What becomes of rows that cannot be used; see `predict_file`.
+        reading: Arguments of `iter_documents`.
+        problems: One sentence for each row that cannot be used, as far as the input is read.
+        n_good: Documents read.
+        pending: Rows read of the next chunk.
+    """
+
+    paths: Sequence[str | Path]
+    size: int
+    bad_rows: BadRows
+    reading: Mapping[str, Any]
+    problems: list[str] = field(default_factory=list)
+    n_good: int = 0
+    pending: list[Document | DataError] = field(default_factory=list)
+
+    def chunks(
+        self, *, before_waiting: Callable[[], None] | None = None
+    ) -> Iterator[list[Document | DataError]]:
+        """Yield the rows of each chunk; a bad row is an error."""
+        documents = iter_documents(
+            *self.paths,
+            on_bad_row=None if self.bad_rows == "stop" else self._note,
+            before_waiting=before_waiting,
+            **self.reading,
+        )
+        for document in documents:
+            self.pending.append(document)
+            self.n_good += 1
+            if len(self.pending) >= self.size:
+                yield self.take()
+        if self.pending:
+            yield self.take()
+
+    def take(self) -> list[Document | DataError]:
+        """Return the rows read of the next chunk, which then starts behind them."""
+        rows, self.pending = self.pending, []
+        return rows
+
+    def check_usable(self) -> None:
+        """Raise an error where no row could be used."""
+        if self.problems and not self.n_good:
+            raise DataError(
+                f"none of the {len(self.problems)} rows can be used; the first problem: "
+                f"{self.problems[0]}"
+            )
+
+    def _note(self, error: DataError) -> None:
+        self.problems.append(error.message)
+        if self.bad_rows == "report":
+            self.pending.append(error)
+
+
 def predict_file(
     predictor: TopKPredictor | LanguageRoutes,
     paths: str | Path | Sequence[str | Path],
@@ -88,48 +147,26 @@ def predict_file(
     Raises:
         DataError: The file cannot be read, no row can be used, or one cannot with `stop`.
     """
-    pending: list[Document | DataError] = []
-    problems: list[str] = []
-    done = 0
     tagging = Tagging(predictor, **options)
     overlap = Overlap(tagging.prepare, tagging.tag, tagging.writer(write, progress))
+    given = [paths] if isinstance(paths, str | Path) else paths
+    rows = RowReader(given, chunk_size, bad_rows, reading or {})
 
-    def flush() -> None:
-        if pending:
-            overlap.put(pending.copy())
-            pending.clear()
-
-    def flush_all() -> None:
-        flush()
+    def write_all() -> None:
+        if rows.pending:
+            overlap.put(rows.take())
         overlap.drain()
 
-    def note(error: DataError) -> None:
-        problems.append(error.message)
-        if bad_rows == "report":
-            pending.append(error)
-
-    documents = iter_documents(
-        *([paths] if isinstance(paths, str | Path) else paths),
-        on_bad_row=None if bad_rows == "stop" else note,
-        before_waiting=flush_all,
-        **(reading or {}),
-    )
     try:
-        for document in documents:
-            pending.append(document)
-            done += 1
-            if len(pending) >= chunk_size:
-                flush()
+        for chunk in rows.chunks(before_waiting=write_all):
+            overlap.put(chunk)
     finally:
         try:
-            flush_all()
+            write_all()
         finally:
             overlap.close()
-    if problems and not done:
-        raise DataError(
-            f"none of the {len(problems)} rows can be used; the first problem: {problems[0]}"
-        )
-    return problems
+    rows.check_usable()
+    return rows.problems
 
 
 def predict_rows(

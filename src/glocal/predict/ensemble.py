@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glocal.errors import ConfigError, ModelError
-from glocal.progress import Progress
+from glocal.progress import Progress, report
 from glocal.ranking.pool import distinct_labels, scores_at
 from glocal.ranking.predictions import Predictions
 from glocal.storage.model_directory import read_labels
@@ -78,9 +78,8 @@ def ensemble_predict(
             for start in range(0, len(corpus), CHUNK):
                 texts = corpus.texts(start, start + CHUNK)
                 act(model, predictor, texts, slice(start, start + len(texts)))
-                if progress:
-                    done = turn * len(corpus) + start + len(texts)
-                    progress(done, len(turns) * len(corpus))
+                done = turn * len(corpus) + start + len(texts)
+                report(progress, done, len(turns) * len(corpus))
             del predictor  # gone before the next one is read
         return votes.best(k).with_labels(labels)
 

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any
 
 from glocal.errors import GlocalError
@@ -54,7 +55,6 @@ class ShardWorker:
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         self._job = ShardJob(**job)
-        self._predictor: Predictor | None = None
 
     def answer(self, shard: Sequence[Any]) -> dict[str, Any]:
         """Predict and publish a shard, given as `Shard.to_list` wrote it.
@@ -63,7 +63,7 @@ class ShardWorker:
             Nothing, or the problem as JSON values.
         """
         try:
-            predict_shard(self._loaded(), self._job, Shard.from_list(shard))
+            predict_shard(self._predictor, self._job, Shard.from_list(shard))
         except GlocalError as error:
             return {"error": str(error)}
         except OSError as error:
@@ -71,21 +71,17 @@ class ShardWorker:
             return {"errno": error.errno, "error": error.strerror or str(error), "path": path}
         return {}
 
-    def _loaded(self) -> Predictor:
-        if self._predictor is None:
-            from glocal.predict.predictor import Predictor
+    @cached_property
+    def _predictor(self) -> Predictor:
+        from glocal.predict.predictor import Predictor
 
-            job = self._job
-            loaded = Predictor.load(
-                job.model,
-                device=job.device,
-                batch_size=job.batch_size,
-                precision=job.precision,
-            )
-            if (k := job.options.get("k")) is not None:
-                loaded.check_k(k)
-            self._predictor = loaded
-        return self._predictor
+        job = self._job
+        loaded = Predictor.load(
+            job.model, device=job.device, batch_size=job.batch_size, precision=job.precision
+        )
+        if (k := job.options.get("k")) is not None:
+            loaded.check_k(k)
+        return loaded
 
 
 def raise_problem(answer: Mapping[str, Any]) -> None:

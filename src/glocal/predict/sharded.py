@@ -9,24 +9,16 @@ killed continues with them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from glocal.config.expert_names import SPARSE_EXPERT
 from glocal.data.file_store import FileStore, open_store
-from glocal.data.readers import iter_documents
-from glocal.errors import DataError, GlocalError
-from glocal.predict.bulk import CHUNK, WORDS_CHUNK, BadRows
-from glocal.predict.shards import (
-    MANIFEST,
-    Shard,
-    ShardEngine,
-    ShardJob,
-    ShardRow,
-    manifest_of,
-)
+from glocal.errors import GlocalError
+from glocal.predict.bulk import CHUNK, WORDS_CHUNK, BadRows, RowReader
+from glocal.predict.shards import MANIFEST, Shard, ShardEngine, ShardJob, manifest_of
 from glocal.predict.tag_files import open_line_writer
 from glocal.progress import Progress, report
 from glocal.storage.integrity import check_model
@@ -81,17 +73,14 @@ def predict_sharded(
     store = open_store(job.folder)
     # Opened first: an output that cannot be written is an error before any work.
     with store.exclusive(), open_line_writer(output, to=to, names=names) as write:
-        work = _Work(store, paths, job.rows, bad_rows, reading or {})
+        rows = RowReader(paths, job.rows, bad_rows, reading or {})
+        work = _Work(store, rows)
         _start_or_continue(store, manifest_of(job, reading or {}))
         done = 0
         for n_rows in work.through(engine, job):
             done += n_rows
             report(progress, done, None)
-        if work.problems and work.n_good == 0:
-            raise DataError(
-                f"none of the {len(work.problems)} rows can be used; the first problem: "
-                f"{work.problems[0]}"
-            )
+        rows.check_usable()
         for name, n_rows in work.finished:
             lines = store.read(name)
             if (found := lines.count(b"\n")) != n_rows:
@@ -101,7 +90,7 @@ def predict_sharded(
                 )
             write(lines)
     store.remove()
-    return work.problems
+    return rows.problems
 
 
 def _start_or_continue(store: FileStore, manifest: bytes) -> None:
@@ -126,18 +115,13 @@ class _Work:
     """The shards of an input: read in order, some of them done before.
 
     Attributes:
-        problems: One sentence for each row that cannot be used, as far as the input is read.
-        n_good: Documents read.
+        store: The finished shards.
+        rows: Reads the rows of each shard, cut as `predict_file` cuts its chunks.
         finished: File name and rows of each shard, in order.
     """
 
     store: FileStore
-    paths: Sequence[str | Path]
-    rows: int
-    bad_rows: BadRows
-    reading: Mapping[str, Any]
-    problems: list[str] = field(default_factory=list)
-    n_good: int = 0
+    rows: RowReader
     finished: list[tuple[str, int]] = field(default_factory=list)
 
     def through(self, engine: ShardEngine, job: ShardJob) -> Iterator[int]:
@@ -146,7 +130,7 @@ class _Work:
         skipped: list[int] = []  # rows alone: the shards themselves must not stay in memory
 
         def remaining() -> Iterator[Shard]:
-            for number, rows in enumerate(self._read()):
+            for number, rows in enumerate(self.rows.chunks()):
                 shard = Shard(number, rows)
                 self.finished.append((shard.file_name, len(rows)))
                 if shard.file_name in before:
@@ -159,24 +143,3 @@ class _Work:
             while skipped:
                 yield skipped.pop()
         yield from skipped
-
-    def _read(self) -> Iterator[list[ShardRow]]:
-        """Yield the rows of each shard, cut as `predict_file` cuts its chunks."""
-        pending: list[ShardRow] = []
-
-        def note(error: DataError) -> None:
-            self.problems.append(error.message)
-            if self.bad_rows == "report":
-                pending.append(error)
-
-        documents: Iterable[ShardRow] = iter_documents(
-            *self.paths, on_bad_row=None if self.bad_rows == "stop" else note, **self.reading
-        )
-        for document in documents:
-            pending.append(document)
-            self.n_good += 1
-            if len(pending) >= self.rows:
-                yield pending
-                pending = []
-        if pending:
-            yield pending

@@ -127,20 +127,15 @@ def jsonl_line(row: TagRow) -> bytes:
 def _delimited_sink(file: IO[bytes], names: bool, *, delimiter: str) -> Iterator[RowSink]:
     columns = ["id", "rank", "label", *(["name"] if names else []), "score", "error"]
 
-    def put(records: Iterable[TagRow]) -> None:
+    def put(lines: Iterable[Iterable[Any]]) -> None:
         text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, columns, delimiter=delimiter, lineterminator="\n")
-        if records is header:
-            writer.writeheader()
-        else:
-            writer.writerows(records)
+        csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(lines)
         content = escape(text.getvalue()) if file.isatty() else text.getvalue()
         file.write(content.encode())
         file.flush()
 
-    header: list[TagRow] = []
-    put(header)
-    yield lambda rows: put(record for row in rows for record in _records(row))
+    put([columns])
+    yield lambda rows: put(map(record.get, columns) for row in rows for record in _records(row))
 
 
 def _records(row: TagRow) -> Iterator[TagRow]:
