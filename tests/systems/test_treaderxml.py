@@ -145,11 +145,11 @@ def test_an_empty_scope_and_one_without_votes_are_scored():
 def test_the_teachers_labels_have_vectors_in_and_outside_the_label_space():
     built = Built()
     (teacher,) = built.companions
-    ids = teacher.label_ids
+    ids = teacher.known.ids
     assert ids[: len(built.labels)] == built.labels.ids
     assert {"beast", "bird"} <= set(ids[len(built.labels) :])
     expert = built.system.experts[0]
-    expected = teacher.vectors.embed(teacher.descriptions)
+    expected = teacher.vectors.embed(teacher.known.descriptions)
     np.testing.assert_allclose(expert.scope.table.detach().numpy(), expected)
     parents = [ids.index("beast"), ids.index("bird")]
     assert np.isin(parents, built.extra["scope"]).any()

@@ -77,7 +77,7 @@ class APLCXLNet(System):
         if recipe.encoder.freeze:
             encoder.requires_grad_(False)
 
-    def document(self, batch: Batch) -> Tensor:
+    def prepare(self, batch: Batch) -> Tensor:
         """Return the vectors that labels are scored from, (B, d_h)."""
         features = self.features(batch)
         document: Tensor = self.hidden(
@@ -90,7 +90,7 @@ class APLCXLNet(System):
     def training_step(self, batch: Batch, position: TrainingPosition) -> Tensor:
         """Return the loss of Eq. 5 and of the absent gates, reduced as the recipe says."""
         config = self.recipe.aplc
-        document = self.document(batch)
+        document = self.prepare(batch)
         limit = self.recipe.train.chunk_elements or ChunkUse.CLUSTER_LOSS.limit(
             document.device.type
         )
@@ -133,10 +133,6 @@ class APLCXLNet(System):
         return fixed and not self.labels_here.sharded
 
     # --- prediction ---------------------------------------------------------------------------
-
-    def prepare(self, batch: Batch) -> Tensor:
-        """Return the vectors that the labels are scored from, (B, d_h)."""
-        return self.document(batch)
 
     def expert_logits(self, states: Tensor, labels: slice | Tensor) -> dict[str, Tensor]:
         """Return the log-odds of labels."""

@@ -61,7 +61,8 @@ class LabelTree(nn.Module):
         super().__init__()
         self.config, self.n_labels, self.labels_here = config, n_labels, EVERY_LABEL
         self.sizes = level_sizes(config)
-        self.scorers = _scorers(config, experts)
+        # A tuple: they are modules of the mixture, not of the tree.
+        self.scorers = tuple(_scorers(config, experts))
         levels = [[ClusterRows(expert, size) for expert in self.scorers] for size in self.sizes]
         self.levels = nn.ModuleList(nn.ModuleList(rows) for rows in levels)
         leaves = torch.arange(n_labels) * self.sizes[-1] // n_labels
@@ -71,15 +72,9 @@ class LabelTree(nn.Module):
         hook(lambda tree, _: tree._list_members())
         self._list_members()
 
-    @property
-    def scorers(self) -> Sequence[Expert]:
-        """The experts that score clusters; they are modules of the mixture, not of the tree."""
-        scorers: Sequence[Expert] = self.__dict__["_scorers"]
-        return scorers
-
-    @scorers.setter
-    def scorers(self, experts: Sequence[Expert]) -> None:
-        self.__dict__["_scorers"] = tuple(experts)
+    def rows(self, level: int) -> list[ClusterRows]:
+        """Return the rows of a level, one for each scorer."""
+        return [rows for rows in self.levels[level].children() if isinstance(rows, ClusterRows)]
 
     @property
     def _here(self) -> slice:
@@ -118,9 +113,9 @@ class LabelTree(nn.Module):
         leaves = label_leaves(means, n_leaves=self.sizes[-1], seed=seed)
         self.leaves.copy_(torch.from_numpy(leaves))
         self._list_members()
-        for level, rows in enumerate(self.levels):
+        for level in range(len(self.sizes)):
             prior = log_odds((self._texts(gold, level) + 0.5) / (gold.shape[0] + 1.0))
-            for part in _rows(rows):
+            for part in self.rows(level):
                 for tensor in part.tensors:
                     if tensor.dim() == 1:
                         tensor.copy_(torch.from_numpy(prior))
@@ -184,8 +179,7 @@ class LabelTree(nn.Module):
     ) -> Tensor:
         """Return one expert's logits of clusters (B, C), or of all of a level."""
         expert = self.scorers[place]
-        rows = next(part for n, part in enumerate(_rows(self.levels[level])) if n == place)
-        state = states[expert.name]
+        rows, state = self.rows(level)[place], states[expert.name]
         if clusters is not None:
             return expert.score(state, rows.at(clusters)).float()
         pieces = [
@@ -339,7 +333,7 @@ class LabelTree(nn.Module):
 
     def _first_loss(self, place: int, states: Mapping[str, State], gold: Tensor) -> Tensor:
         expert = self.scorers[place]
-        state, rows = states[expert.name], list(_rows(self.levels[0]))[place]
+        state, rows = states[expert.name], self.rows(0)[place]
         clusters = self.at_level(self.leaves[gold.clamp(min=0)], 0)
         targets = deduplicate(torch.where(gold >= 0, clusters, -1))
 
@@ -352,10 +346,9 @@ class LabelTree(nn.Module):
     @torch.no_grad()
     def begin_level(self, depth: int) -> None:
         """Start the rows of the level that joins now, or of labels, at the clusters above them."""
-        above = self.levels[depth - 2]
-        for place, rows in enumerate(_rows(above)):
+        for place, rows in enumerate(self.rows(depth - 2)):
             if depth <= len(self.sizes):
-                finer = list(_rows(self.levels[depth - 1]))[place].at(None)
+                finer = self.rows(depth - 1)[place].at(None)
                 clusters = torch.arange(self.sizes[depth - 1], device=self.leaves.device)
                 clusters = clusters // (self.sizes[depth - 1] // self.sizes[depth - 2])
             else:
@@ -367,8 +360,8 @@ class LabelTree(nn.Module):
 
     def parameter_groups(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield the rows with the name of their learning rate."""
-        for level in self.levels:
-            for rows in _rows(level):
+        for level in range(len(self.sizes)):
+            for rows in self.rows(level):
                 yield from zip(rows.groups, rows.tensors, strict=True)
 
 
@@ -385,9 +378,3 @@ def _scorers(config: CandidatesConfig, experts: Sequence[Expert]) -> list[Expert
         return list(experts)
     documents = [expert for expert in experts if isinstance(expert, DocumentExpert)]
     return [*documents, *experts][:1]
-
-
-def _rows(modules: nn.Module) -> Iterator[ClusterRows]:
-    for module in modules.children():
-        assert isinstance(module, ClusterRows)
-        yield module

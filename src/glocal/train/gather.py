@@ -7,9 +7,9 @@ place: those that the sparse model holds out for itself.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from glocal.arrays import Ints
 from glocal.companions.companion import FitInputs
 from glocal.companions.companion_list import Companions, companions_of, word_vectors
+from glocal.companions.sparse.cluster_solvers import one_first
 from glocal.companions.sparse.platt import held_out_texts
 from glocal.config import Recipe
 from glocal.config.resolve import CheckedRecipe, check
@@ -28,7 +29,6 @@ from glocal.errors import ConfigError, DataError
 from glocal.progress import Progress, StagedProgress, silent
 from glocal.train.context import RunContext, throttled_progress
 from glocal.train.later_companions import LaterCompanions
-from glocal.train.local_engine import LocalEngine
 from glocal.train.soft_targets import SoftTargets
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelTable
@@ -137,13 +137,15 @@ def gather_inputs(
         )
     later = [kind for kind in kinds if overlap and not kind.feeds_training]
     waiting = LaterCompanions(later, inputs, dev, listener)
+    # The main process computes, and the others find the result in the cache.
+    in_turn = partial(one_first, engine.is_main, engine.wait)
     companions = Companions.fit(
         inputs,
         kinds=[kind for kind in kinds if kind not in later],
-        in_turn=lambda: _main_process_first(engine),
+        in_turn=in_turn,
         progress=_both(report, watch),
     )
-    with _main_process_first(engine):
+    with in_turn():
         reading = report("texts read by the companions")
         train_features = companions.training_features(train, progress=reading)
         dev_features = {} if dev is None else companions.features(dev, progress=reading)
@@ -222,13 +224,3 @@ def _both(first: StagedProgress, second: StagedProgress) -> StagedProgress:
         return progress
 
     return stage
-
-
-@contextlib.contextmanager
-def _main_process_first(engine: LocalEngine) -> Iterator[None]:
-    """Let the main process compute, and the others find the result in the cache."""
-    if not engine.is_main:
-        engine.wait()
-    yield
-    if engine.is_main:
-        engine.wait()

@@ -173,13 +173,12 @@ class Loop:
                 for part in range(self.config.accumulation):
                     yield self._collate(positions, part * self.engine.world + self.engine.rank)
 
-    def every_document(self) -> Iterator[Batch]:
-        """Yield all training documents once, on the device, in batches of similar length."""
-        for positions in prediction_batches(self.data.tokens.lengths, self.config.batch_size):
-            yield self.data(positions).to(self.engine.device)
+    def documents(self, most: int | None = None) -> Iterator[Batch]:
+        """Yield training documents once, on the device, in batches of similar length.
 
-    def some_documents(self, most: int) -> Iterator[Batch]:
-        """Yield some training documents, the same in every run, as `every_document` does."""
+        Args:
+            most: The number of documents, the same in every run; by default all.
+        """
         order = np.random.default_rng(self.config.seed).permutation(len(self.data))
         chosen = np.sort(order[:most])
         for places in prediction_batches(self.data.tokens.lengths[chosen], self.config.batch_size):

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from glocal.encoders.triton_jit import jit, tl, triton
 from glocal.errors import ConfigError
-from glocal.losses.chunked import FP8, RowUpdate
+from glocal.losses.chunked import FP8
 from glocal.systems.system import System
 
 _DECAY = 0.999  # of the mean squares
@@ -72,16 +72,13 @@ class RowUpdates:
             for parameter in group["params"]:
                 if id(parameter) in matrices:
                     self._add(parameter, group)
-        system.row_updates = {id(p): self._update_of(p) for p in self.groups}
+        system.row_updates = {id(p): functools.partial(self._update, p) for p in self.groups}
 
     def _add(self, parameter: nn.Parameter, group: dict[str, Any]) -> None:
         self.groups[parameter] = group
         zeros = functools.partial(torch.zeros, device=parameter.device)
         self.rates[parameter] = zeros(())
         self.state[parameter] = {"mean_square": zeros(len(parameter)), "step": zeros(())}
-
-    def _update_of(self, parameter: nn.Parameter) -> RowUpdate:
-        return functools.partial(self._update, parameter)
 
     def start_step(self) -> None:
         """Take over the rates; before the forward pass of every step."""

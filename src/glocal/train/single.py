@@ -258,7 +258,7 @@ def _prepare_loop(run: SingleRun, system: System) -> Loop:
             listener.on_message(f"no checkpoint in {folder.path} yet: starting from the beginning")
         system.arrange_labels(run.data)
         with engine.autocast(), engine.whole(system):
-            system.init_label_parameters(loop.every_document())
+            system.init_label_parameters(loop.documents())
     engine.wait()
     return loop
 
@@ -288,7 +288,7 @@ def _run_loop(loop: Loop, recipe: ResolvedRecipe) -> None:
     system.load_state_dict(weights)
     system.encoder.compute_dtype = None
     with engine.autocast():
-        system.level_untaught(loop.some_documents(_LEVELLED))
+        system.level_untaught(loop.documents(_LEVELLED))
 
 
 def _fingerprint(

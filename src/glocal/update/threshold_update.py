@@ -47,15 +47,8 @@ class ThresholdUpdate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "path": str(self.path),
-            "decision": self.decision.to_mapping(),
-            "former": self.former.to_mapping(),
-            "before": asdict(self.before),
-            "after": asdict(self.after),
-            "n_texts": self.n_texts,
-            "stored": self.stored,
-        }
+        decisions = {name: getattr(self, name).to_mapping() for name in ("decision", "former")}
+        return {**asdict(self), **decisions, "path": str(self.path)}
 
 
 def tune_threshold(

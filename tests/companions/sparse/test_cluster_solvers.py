@@ -106,7 +106,7 @@ def test_processes_agree_before_they_fit(tmp_path, monkeypatch):
 
     class Counted(ProcessSolvers):
         def agree(self, flag):
-            fits.append(super().agree(flag and self._rank == 0))
+            fits.append(super().agree(flag and self.rank == 0))
             return fits[-1]
 
     def act(solvers):

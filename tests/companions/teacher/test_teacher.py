@@ -169,7 +169,7 @@ def test_words_are_compared_by_damped_count_and_the_heaviest_alone():
 
 def test_labels_below_the_minimum_do_not_vote():
     teacher = make_teacher(TEXTS, LABELS, min_count=2)
-    assert teacher.label_ids == ["canines", "felines", "red"]
+    assert teacher.known.ids == ["canines", "felines", "red"]
     assert scope_dict(teacher, "owl owl") == {}
 
 
@@ -209,8 +209,8 @@ PARENTS = {"felines": ["pets", "carnivores"], "canines": ["carnivores"], "birds"
 
 def test_all_direct_parents_are_added_also_those_outside_the_label_space():
     teacher = make_teacher(TEXTS, LABELS, table=table({**PARENTS, "pets": ["animals"]}))
-    assert teacher.label_ids[:5] == ["birds", "blue", "canines", "felines", "red"]
-    assert sorted(teacher.label_ids[5:]) == ["carnivores", "pets"]  # not the grandparent
+    assert teacher.known.ids[:5] == ["birds", "blue", "canines", "felines", "red"]
+    assert sorted(teacher.known.ids[5:]) == ["carnivores", "pets"]  # not the grandparent
     found = scope_dict(teacher, "cat red")
     assert found == {
         "blue": 0.5, "canines": 0.5, "felines": 0.5, "red": 0.5,
@@ -240,7 +240,7 @@ def test_the_cap_takes_parents_first():
 
 def test_parents_can_be_left_out():
     teacher = make_teacher(TEXTS, LABELS, table=table(PARENTS), parents=False)
-    assert teacher.label_ids == ["birds", "blue", "canines", "felines", "red"]
+    assert teacher.known.ids == ["birds", "blue", "canines", "felines", "red"]
     assert "pets" not in scope_dict(teacher, "cat")
 
 
@@ -259,7 +259,7 @@ def test_an_unknown_parent_is_reported_and_left_out(caplog):
     with caplog.at_level(logging.WARNING):
         teacher = make_teacher(TEXTS, LABELS, table=LabelTable.from_entries(entries))
     assert "'nowhere', the parent of 'felines'" in caplog.text
-    assert teacher.label_ids[5:] == ["pets"]
+    assert teacher.known.ids[5:] == ["pets"]
 
 
 def test_without_a_table_there_are_no_parents():
@@ -330,8 +330,8 @@ def test_scopes_are_the_same_after_saving(tmp_path, index):
     teacher.save(tmp_path / "teacher")
     loaded = Teacher.load(tmp_path / "teacher", space)
     assert loaded.fingerprint() == teacher.fingerprint()
-    assert loaded.label_ids == teacher.label_ids
-    assert loaded.descriptions == teacher.descriptions
+    assert loaded.known.ids == teacher.known.ids
+    assert loaded.known.descriptions == teacher.known.descriptions
     assert loaded.config == config
     queries = [*TEXTS, "cat", "dog owl red", "unknown"]
     for scopes in (loaded.scopes_of(queries), _one_by_one(loaded, queries)):

@@ -32,4 +32,4 @@ def scope_dict(teacher, text):
     """The labels of a text's scope with their weights, in order."""
     scopes = teacher.scopes_of([text])
     pairs = zip(scopes.labels[0].tolist(), scopes.weights[0].tolist(), strict=True)
-    return {teacher.label_ids[place]: round(weight, 5) for place, weight in pairs if place >= 0}
+    return {teacher.known.ids[place]: round(weight, 5) for place, weight in pairs if place >= 0}

@@ -20,6 +20,7 @@ from glocal.companions.sparse.further_texts import REPLAYED, learn_texts
 from glocal.companions.sparse.new_labels import few_examples, fit_new_labels, sample_rows
 from glocal.companions.sparse.new_words import spread_memory, spread_scorer, with_change
 from glocal.companions.sparse.sparse_model import SparseModel
+from glocal.companions.sparse.sparse_rows import as_csr
 from glocal.companions.sparse.sparse_scoring import LinearScorer
 from glocal.companions.sparse.threads import n_threads
 from glocal.companions.sparse.training_memory import LabelledTexts, TrainingMemory
@@ -41,11 +42,13 @@ def changed_model(model: SparseModel, change: LabelChange) -> SparseModel:
     """
     before = model.scorer
     model, places = _widened(model, change)
-    scorer, memory = model.scorer.as_csr(), model.memory
+    scorer = replace(model.scorer, weights=as_csr(model.scorer.weights))
+    memory = model.memory
     if not change.keeps_columns:
         scorer = scorer.with_labels(change.columns)
     if memory is not None:
-        memory = memory.as_csr().with_labels(change.columns, change.n_new)
+        sample = memory.sample.as_csr().with_labels(change.columns, change.n_new)
+        memory = replace(memory, sample=sample)
     if change.n_new or change.continues:
         shown = _examples_read(change)
         examples = LabelledTexts(_features(model, shown), change.known_labels(shown))

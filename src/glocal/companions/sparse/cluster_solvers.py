@@ -40,7 +40,7 @@ class ClusterSolvers(ABC):
         return contextlib.nullcontext()
 
 
-@dataclass(frozen=True)
+@dataclass
 class ProcessSolvers(ClusterSolvers):
     """The processes of a run, all of which fit the same model at the same time.
 
@@ -71,11 +71,16 @@ class ProcessSolvers(ClusterSolvers):
         """Return whether a flag is set in every process."""
         return all(self.gather([flag]))
 
-    @contextlib.contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """Let the first process leave the block before the others enter it."""
-        if self.rank:
-            self.wait()
-        yield
-        if not self.rank:
-            self.wait()
+    def in_turn(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context that the first process leaves before the others enter it."""
+        return one_first(self.rank == 0, self.wait)
+
+
+@contextlib.contextmanager
+def one_first(first: bool, wait: Callable[[], None]) -> Iterator[None]:
+    """Let the first process leave the block before the others enter it; all enter it."""
+    if not first:
+        wait()
+    yield
+    if first:
+        wait()

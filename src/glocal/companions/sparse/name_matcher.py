@@ -48,7 +48,9 @@ class NameMatcher:
 
     def scores(self, features: Any) -> NDArray[np.float32]:
         """Return the scores (n, U) of the texts of a CSR matrix."""
-        return self._score(self.evidence(features))
+        evidence = np.maximum(self.evidence(features), 0)
+        scores: NDArray[np.float32] = self.slopes * np.log1p(_SCALE * evidence)
+        return scores
 
     def gains(
         self, features: Any
@@ -68,10 +70,6 @@ class NameMatcher:
         evidence *= self.found(features)
         evidence += dense_product(features, self.relatives)
         return evidence
-
-    def _score(self, evidence: NDArray[np.float32]) -> NDArray[np.float32]:
-        scores: NDArray[np.float32] = self.slopes * np.log1p(_SCALE * np.maximum(evidence, 0))
-        return scores
 
     def found(self, features: Any) -> NDArray[np.float32]:
         """Return the share (n, U) of each label's name in texts, of the name found best."""

@@ -75,10 +75,6 @@ class LabelEvidence:
     counts: NDArray[np.int64]
     votes: TextVotes | None = None
 
-    def by_frequency(self) -> NDArray[np.float64]:
-        """Return (L, 2) the logarithm of each label's texts and its square."""
-        return frequency_terms(self.counts)
-
 
 def frequency_terms(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return (L, 2) the logarithm of each label's texts and its square."""
@@ -125,7 +121,7 @@ def calibrate(
         found = _fit(np.stack(parts, axis=1), hits)
         return _rescaled(scorer, found), Scaling(found.slopes[0], found.shift)
     parts.append(_margins(evidence.profiles, features, rows, labels))
-    often = evidence.by_frequency()[labels]
+    often = frequency_terms(evidence.counts)[labels]
     found = _fit(np.stack(parts, axis=1), hits, often)
     votes = None
     if evidence.votes is not None and len(rows):
@@ -185,7 +181,7 @@ def _with_evidence(scorer: LinearScorer, evidence: LabelEvidence, found: _Scalin
     """Add what mean texts and frequencies tell to weights and biases."""
     weights = scorer.weights + evidence.profiles * np.float32(found.slopes[-1])
     weights.sort_indices()
-    biases = scorer.biases + (evidence.by_frequency() @ found.free).astype(np.float32)
+    biases = scorer.biases + (frequency_terms(evidence.counts) @ found.free).astype(np.float32)
     trained = evidence.counts > 0
     # Below every trained label: without evidence a label without texts must not rank first.
     biases[~trained] = biases[trained].min(initial=0)

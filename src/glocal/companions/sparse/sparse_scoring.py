@@ -100,15 +100,12 @@ class LinearScorer:
         if self.groups is not None:
             scores += self.groups.scores(features)
         if self.votes is not None:
-            self.votes.add_to(scores, features)
+            for row, (voted, gain) in enumerate(self.votes.gains(features)):
+                scores[row, voted] += gain
         if self.names is not None:
             texts, labels, gains = self.names.gains(features)
             scores[texts, labels] += gains
         return scores
-
-    def as_csr(self) -> LinearScorer:
-        """Return the same scorer with its weights as scipy's matrix."""
-        return replace(self, weights=as_csr(self.weights))
 
     @property
     def is_rounded(self) -> bool:

@@ -57,16 +57,6 @@ class TextVotes:
         words.data /= np.maximum(length, 1e-12)[rows].astype(np.float32)
         return cls(words.T.tocsr(), labels.tocsr().astype(np.float32))
 
-    def add_to(self, scores: NDArray[np.float32], features: Any) -> None:
-        """Add what the votes tell to the scores (n, L) of texts, in place.
-
-        Args:
-            scores: Log-odds of all labels.
-            features: (n, F) CSR matrix of the texts.
-        """
-        for row, (labels, gains) in enumerate(self.gains(features)):
-            scores[row, labels] += gains
-
     def gains(self, features: Any) -> Iterator[tuple[NDArray[np.integer], NDArray[np.float32]]]:
         """Yield the labels that similar texts vote for, and their gain in log-odds, text by text.
 

@@ -97,14 +97,6 @@ class TrainingMemory:
     sample: LabelledTexts
     has_labels: bool = True
 
-    def as_csr(self) -> TrainingMemory:
-        """Return the same memory with scipy's matrices."""
-        return replace(self, sample=self.sample.as_csr())
-
-    def with_labels(self, columns: Any, n_new: int) -> TrainingMemory:
-        """Return the memory after a change of the labels; see `LabelChange`."""
-        return replace(self, sample=self.sample.with_labels(columns, n_new))
-
     def with_texts(self, texts: LabelledTexts, *, size: int) -> TrainingMemory:
         """Return the memory after further texts were learnt, each text as likely kept as others.
 

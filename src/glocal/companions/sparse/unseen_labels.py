@@ -121,7 +121,8 @@ def _by_names(vectoriser: Vectoriser, names: Sequence[Sequence[str]]) -> LinearS
     from scipy.sparse import csr_matrix
 
     nothing = csr_matrix((vectoriser.n_features, len(names)), dtype=np.float32)
-    return LinearScorer(nothing, _constant(0.0, len(names)), names=name_matcher(vectoriser, names))
+    zeros = np.zeros(len(names), np.float32)
+    return LinearScorer(nothing, zeros, names=name_matcher(vectoriser, names))
 
 
 def _scaled(scorer: LinearScorer, scaling: Scaling) -> LinearScorer:
@@ -129,7 +130,7 @@ def _scaled(scorer: LinearScorer, scaling: Scaling) -> LinearScorer:
     matcher = scorer.names
     return replace(
         scorer,
-        biases=_constant(scaling.shift, scorer.n_labels),
+        biases=np.full(scorer.n_labels, scaling.shift, np.float32),
         names=matcher and replace(matcher, slopes=matcher.slopes * np.float32(scaling.slope)),
     )
 
@@ -236,7 +237,3 @@ def _expected_texts(
         total += (sigmoid(scores) - chance).sum(axis=0)
     total *= features.shape[0] / max(1, texts.shape[0])
     return np.maximum(total, 0.0)
-
-
-def _constant(value: float, size: int) -> NDArray[np.float32]:
-    return np.full(size, value, dtype=np.float32)

@@ -66,12 +66,8 @@ class KnownLabels:
             words: Maximum number of words of a description.
             text_words: Number of words read of each training text.
         """
-        entries = [
-            LabelEntry(*fields)
-            for fields in zip(
-                labels.ids, labels.names, labels.descriptions, labels.parents, strict=True
-            )
-        ]
+        facts = labels.ids, labels.names, labels.descriptions, labels.parents
+        entries = list(map(LabelEntry, *facts))
         above = _parents(entries, table) if parents else [()] * len(entries)
         places = {entry.id: place for place, entry in enumerate(entries)}
         for parent in (parent for found in above for parent in found):

@@ -101,16 +101,6 @@ class Teacher(Companion):
         build = _index_words if config.similarity == "words" else _index_vectors
         return cls(texts, build(train, first, config, vectors, stage), known, config, vectors)
 
-    @property
-    def label_ids(self) -> list[str]:
-        """Ids of the labels of the label space in its order, then of parents outside it."""
-        return self.known.ids
-
-    @property
-    def descriptions(self) -> list[str]:
-        """A few words about each label."""
-        return self.known.descriptions
-
     def fingerprint(self) -> str:
         """Identify the teacher: changes whenever the scope of some text may."""
         return self._fingerprint
@@ -158,7 +148,7 @@ class Teacher(Companion):
         """Return the mean word vector of each label's description, (T, D)."""
         if blank:
             return np.zeros((len(self.known), self.vectors.dimensions), dtype=np.float32)
-        return self.vectors.embed(self.descriptions)
+        return self.vectors.embed(self.known.descriptions)
 
     def scopes(self, corpus: Corpus, *, progress: Progress | None = None) -> Scopes:
         """Return the scopes of a corpus's texts, computed once and memory-mapped.
@@ -225,19 +215,19 @@ class Teacher(Companion):
         for place, weight in zip(scope.labels[0].tolist(), scope.weights[0].tolist(), strict=True):
             if place < 0:
                 break
-            label, description = self.label_ids[place], self.descriptions[place]
+            label, description = self.known.ids[place], self.known.descriptions[place]
             if place in voted:
                 givers = [n.id for n in neighbours if label in n.labels]
                 votes.append(Vote(label, description, weight, tuple(givers)))
             else:
-                children = [self.label_ids[v] for v in voted if place in self.known.parents[v]]
+                children = [self.known.ids[v] for v in voted if place in self.known.parents[v]]
                 parents.append(AddedParent(label, description, tuple(sorted(children))))
         return TeacherExplanation(neighbours, tuple(votes), tuple(parents))
 
     def _labels_of(self, row: int) -> tuple[str, ...]:
         matrix = self.texts.labels
         places = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
-        return tuple(self.label_ids[place] for place in places)
+        return tuple(self.known.ids[place] for place in places)
 
     def save(self, folder: str | Path) -> None:
         """Write the teacher and its word vectors into a folder, which is created if need be."""

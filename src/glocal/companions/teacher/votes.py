@@ -23,7 +23,7 @@ class Scopes:
     """The labels a teacher suggests for each of n texts.
 
     Args:
-        labels: (n, S) int32, places in the teacher's `label_ids`, best first; -1 for none.
+        labels: (n, S) int32, places in the teacher's `KnownLabels`, best first; -1 for none.
         weights: (n, S) float32, the vote for each; 0 for a parent without votes of its own, and
             where there is no label.
     """
