@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from glocal.cluster import ray_service
 from glocal.errors import GlocalError
 from glocal.predict.predictor import Predictor
+from glocal.serve.app import create_app
 from tests.deploy.test_manifests import DEPLOY, containers, objects
 from tests.train.runs import free_port
 
@@ -30,7 +31,7 @@ def test_the_ray_service_serves_an_application_that_exists(words_model, tmp_path
     keys = tmp_path / "keys.txt"
     keys.write_text("0123456789abcdef\n")
     here = {**arguments, "model": str(words_model), "keys": str(keys)}
-    client = TestClient(ray_service._application(ray_service.serve_settings(here)))
+    client = TestClient(create_app(ray_service.serve_settings(here)))
     assert client.get("/v1/models").status_code == 401
     found = client.get("/v1/models", headers={"authorization": "Bearer 0123456789abcdef"})
     assert found.status_code == 200

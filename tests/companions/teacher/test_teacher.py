@@ -263,7 +263,7 @@ def test_an_unknown_parent_is_reported_and_left_out(caplog):
 
 
 def test_without_a_table_there_are_no_parents():
-    assert "carnivores" not in make_teacher(TEXTS, LABELS).label_ids
+    assert "carnivores" not in make_teacher(TEXTS, LABELS).known.ids
 
 
 # --- explanations -----------------------------------------------------------------------------
