@@ -133,11 +133,11 @@ def test_further_trainings_follow_one_another(words):
     continue_training(words, more)
     (found,) = scores(words, ["the owl"])
     assert max(found, key=found.get) in ("owl", "bird")
-    memory = load_model(words).companions[0].model.memory.as_csr()
+    memory = load_model(words).companions[0].model.memory
     assert memory.n_texts == len(TRAIN) + 26
     # Texts learnt before are among those replayed, with their labels.
     felines = read_labels(words).index["feline"]
-    assert memory.sample.gold[:, felines].nnz > 10
+    assert memory.sample.as_csr().gold[:, felines].nnz > 10
 
 
 def test_correction_replaces_the_labels_of_a_training_text(words):
