@@ -54,7 +54,7 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
-    _fsync_folder(target.parent)
+    fsync_folder(target.parent)
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -205,7 +205,7 @@ def replace_dir(tmp: str | Path, final: str | Path) -> None:
     fsync_tree(source)
     aside: Path | None = None
     if target.is_dir() and _exchange(source, target):
-        _fsync_folder(target.parent)
+        fsync_folder(target.parent)
         shutil.rmtree(source, ignore_errors=True)
         return
     if target.exists():
@@ -218,7 +218,7 @@ def replace_dir(tmp: str | Path, final: str | Path) -> None:
             os.replace(aside / target.name, target)
             shutil.rmtree(aside, ignore_errors=True)
         raise
-    _fsync_folder(target.parent)
+    fsync_folder(target.parent)
     if aside is not None:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -240,12 +240,15 @@ def fsync_tree(folder: str | Path) -> None:
         for name in files:
             with open(os.path.join(root, name), "rb+") as file:
                 os.fsync(file.fileno())
-        _fsync_folder(Path(root))
+        fsync_folder(Path(root))
 
 
-def _fsync_folder(folder: Path) -> None:
-    # Some systems (Windows, some network file systems) cannot flush a folder; the rename is still
-    # atomic there, only its survival of a power cut is up to the system.
+def fsync_folder(folder: Path) -> None:
+    """Flush a folder to the disk: which files are in it.
+
+    Some systems (Windows, some network file systems) cannot do this; a rename is still atomic
+    there, only its survival of a power cut is up to the system.
+    """
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

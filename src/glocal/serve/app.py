@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from glocal._version import __version__
+from glocal.data.readers import read_corpus
 from glocal.errors import GlocalError
 from glocal.serve import annif
 from glocal.serve.annif import annif_router
@@ -63,7 +64,7 @@ def create_app(settings: ServeSettings, *, log: Callable[[str], None] | None = N
     for model in models.values():
         model.facts()  # a directory that is not a model is refused at the start
     shown = settings.similar_texts
-    similar = None if shown is None else SimilarTexts.read(shown)
+    similar = None if shown is None else SimilarTexts(read_corpus(shown))
     service = Service(settings, models, metrics, similar=similar)
     inner = _routes(service)
     return Observer(Guard(inner, settings, metrics), metrics, log=log)

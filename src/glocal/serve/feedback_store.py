@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from glocal.data.atomic import exclusive
+from glocal.data.atomic import exclusive, fsync_folder
 from glocal.errors import ConfigError
 
 _END = None
@@ -112,11 +112,7 @@ class FeedbackStore:
             file: IO[bytes] = path.open("ab+", buffering=0)
             _cut_half_row(file)
             self._files[model] = file
-            folder = os.open(self.folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            fsync_folder(self.folder)
         return self._files[model]
 
 

@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from glocal.control_characters import escape
 from glocal.errors import GlocalError
-from glocal.serve.batching import Batcher, Choice, LabelIds
+from glocal.serve.batching import Batcher
 from glocal.serve.label_search import LabelSearch
 from glocal.serve.serve_settings import ServeSettings
 from glocal.storage.model_directory import read_settings
 
 if TYPE_CHECKING:
     from glocal.predict.predictor import Predictor
-    from glocal.ranking.predictions import Predictions
 
 logger = logging.getLogger(__name__)
 
@@ -56,40 +55,6 @@ class LoadedModel:
     def search(self) -> LabelSearch:
         """Search over its labels."""
         return LabelSearch(self.predictor.labels)
-
-    async def tag(
-        self,
-        texts: Sequence[str],
-        *,
-        k: int | None = None,
-        threshold: float | None = None,
-        max_tags: int,
-        only: LabelIds = None,
-        exclude: LabelIds = None,
-    ) -> Predictions:
-        """Return the tags of each text; without k and threshold the stored decision applies.
-
-        Raises:
-            Busy: Too many texts wait.
-            UnknownLabels: A label is not known.
-            ConfigError: No label is left to choose from.
-        """
-        from glocal.predict.predict_options import allowed_labels
-        from glocal.ranking.decision import tag_steps
-
-        self.check_labels((*(only or ()), *(exclude or ())))
-        allowed_labels(self.predictor.labels, only, exclude)
-        most = min(max_tags, len(self.predictor.labels))
-        wanted = None if k is None else min(k, most)
-        steps = tag_steps(most, self.predictor.decision, k=wanted, threshold=threshold)
-        width = next(steps)
-        while True:
-            best = self.batcher.predict(texts, Choice(width, only, exclude))
-            try:
-                width = steps.send(await asyncio.wrap_future(best))
-            except StopIteration as end:
-                found: Predictions = end.value
-                return found
 
     def check_labels(self, ids: Iterable[str]) -> None:
         """Refuse labels that the model does not know.

@@ -13,6 +13,7 @@ from glocal.data.corpus import surrogate_in
 from glocal.errors import ModelError, no_such
 from glocal.predict.language_routing import detect_language
 from glocal.ranking.predictions import Predictions
+from glocal.serve.batching import Choice, LabelIds
 from glocal.serve.feedback_store import FeedbackStore
 from glocal.serve.problems import Problem
 from glocal.serve.serve_settings import ServeSettings
@@ -104,15 +105,41 @@ class Service:
         return checked
 
     async def tag(
-        self, model: LoadedModel, texts: Sequence[str], *, truncate: bool = False, **choice: Any
+        self,
+        model: LoadedModel,
+        texts: Sequence[str],
+        *,
+        k: int | None = None,
+        threshold: float | None = None,
+        truncate: bool = False,
+        only: LabelIds = None,
+        exclude: LabelIds = None,
     ) -> Predictions:
-        """Return the tags of texts; see `LoadedModel.tag`.
+        """Return the tags of each text; without k and threshold the stored decision applies.
 
         Raises:
-            Problem: The request cannot be answered.
+            Problem: A text is not valid, or there are too many.
+            Busy: Too many texts wait.
+            UnknownLabels: A label is not known.
+            ConfigError: No label is left to choose from.
         """
-        checked = self.checked_texts(texts, truncate=truncate)
-        return await model.tag(checked, max_tags=self.settings.limits.max_tags, **choice)
+        from glocal.predict.predict_options import allowed_labels
+        from glocal.ranking.decision import tag_steps
+
+        checked, predictor = self.checked_texts(texts, truncate=truncate), model.predictor
+        model.check_labels((*(only or ()), *(exclude or ())))
+        allowed_labels(predictor.labels, only, exclude)
+        most = min(self.settings.limits.max_tags, len(predictor.labels))
+        wanted = None if k is None else min(k, most)
+        steps = tag_steps(most, predictor.decision, k=wanted, threshold=threshold)
+        width = next(steps)
+        while True:
+            best = model.batcher.predict(checked, Choice(width, only, exclude))
+            try:
+                width = steps.send(await asyncio.wrap_future(best))
+            except StopIteration as end:
+                found: Predictions = end.value
+                return found
 
     def feedback_store(self) -> FeedbackStore:
         """Return the place for corrections.

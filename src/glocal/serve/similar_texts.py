@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,17 +52,6 @@ class SimilarTexts:
         self.corpus = corpus
         self._index: Future[tuple[Any, Any]] = Future()
         threading.Thread(target=self._build, name="glocal-similar-texts", daemon=True).start()
-
-    @classmethod
-    def read(cls, path: Path) -> SimilarTexts:
-        """Read a file of training texts, in any format that training reads.
-
-        Raises:
-            DataError: The file cannot be read.
-        """
-        from glocal.data.readers import read_corpus
-
-        return cls(read_corpus(str(path)))
 
     def _build(self) -> None:
         from glocal.companions.sparse.vectoriser import Vectoriser

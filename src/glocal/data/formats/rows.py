@@ -117,7 +117,8 @@ def _document(row: Row, fields: RowFields, separator: str, *, path: str) -> Docu
     line, values = row
     id_ = None
     try:
-        id_ = _id_of(fields.id_of(values))
+        given = fields.id_of(values)
+        id_ = "" if given is None else _name(given, "the id")
         text = fields.text_of(values)
         labels = _labels_of(fields, values, separator)
     except ValueError as error:
@@ -154,21 +155,16 @@ def _label(value: object) -> str:
     # Objects as in the output of a prediction, and as Annif writes subjects.
     if isinstance(value, dict):
         value = value.get("id", value.get("uri", value))
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(
-            f"a label is {kind_of(value)}, expected a string or an integer: {value!r:.60}"
-        )
-    text = str(value)
+    text = _name(value, "a label")
     if not text.strip():
         raise ValueError("a label is blank; remove it or name it")
     return text
 
 
-def _id_of(value: object) -> str:
-    if value is None:
-        return ""
+def _name(value: object, what: str) -> str:
+    """Return a string or a whole number as a string."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(
-            f"the id is {kind_of(value)}, expected a string or an integer: {value!r:.60}"
+            f"{what} is {kind_of(value)}, expected a string or an integer: {value!r:.60}"
         )
     return str(value)
