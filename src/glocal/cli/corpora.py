@@ -11,6 +11,7 @@ from glocal.errors import ConfigError
 
 if TYPE_CHECKING:
     from glocal.data.corpus import Corpus
+    from glocal.vocabulary.concept_choice import ConceptChoice
     from glocal.vocabulary.label_names import NamedLabels
     from glocal.vocabulary.label_table import LabelTable
 
@@ -69,14 +70,14 @@ def report_skipped(problems: Sequence[str], *, verb: str = "skipped") -> None:
     console.warn("\n".join([f"{len(problems):,} {rows} {verb}:", *shown]))
 
 
-def read_labels_file(path: str | None) -> LabelTable | None:
+def read_labels_file(path: str | None, *, choice: ConceptChoice | None = None) -> LabelTable | None:
     """Read a label table or SKOS vocabulary; None without a path."""
     from glocal.vocabulary.label_table import read_label_table
 
     if path is None:
         return None
     with console.progress_bar("reading the vocabulary", unit="triples") as progress:
-        return read_label_table(path, progress=progress)
+        return read_label_table(path, choice=choice, progress=progress)
 
 
 def read_label_list(path: str | None) -> list[str] | None:

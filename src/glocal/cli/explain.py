@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 WHOLE_TEXT = 600  # characters up to which a text is shown in full
-_TITLES = {"D": "global", "A": "local", "R": "reader", "T": "teacher", "S": "words"}
-_MEANINGS = {
-    "D": "whole text",
-    "A": "words that matter for the label",
-    "R": "label text read beside the text",
-    "T": "labels of similar training texts",
-    "S": "linear model of words",
+# The title of each kind of expert, and what it looks at.
+_KINDS = {
+    "D": ("global", "whole text"),
+    "A": ("local", "words that matter for the label"),
+    "R": ("reader", "label text read beside the text"),
+    "T": ("teacher", "labels of similar training texts"),
+    "S": ("words", "linear model of words"),
 }
 SHOWN_NEIGHBOURS, SHOWN_VOTES = 5, 8
 CONTEXT = 40  # characters shown on either side of a word in a longer text
@@ -82,7 +82,7 @@ def explain(
 def show_legend(explanations: Sequence[TagExplanation]) -> None:
     """Print how to read the lines that follow."""
     kinds = {part.name[:1]: None for tag in explanations for part in tag.experts}
-    experts = [f"{_TITLES[kind]} ({_MEANINGS[kind]})" for kind in kinds if kind in _TITLES]
+    experts = ["{} ({})".format(*_KINDS[kind]) for kind in kinds if kind in _KINDS]
     lines = ["Each tag: its probability in %, name and id."]
     if len(kinds) > 1:
         lines.append(
@@ -142,7 +142,7 @@ def show_teacher(found: TeacherExplanation) -> None:
 
 def expert_titles(names: Sequence[str]) -> dict[str, str]:
     """Return a readable title for each expert, with its name where a title occurs twice."""
-    kinds = {name: _TITLES.get(name[:1], name) for name in names}
+    kinds = {name: _KINDS.get(name[:1], (name,))[0] for name in names}
     several = {kind for kind in kinds.values() if list(kinds.values()).count(kind) > 1}
     return {name: f"{kind} {name}" if kind in several else kind for name, kind in kinds.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,7 +112,7 @@ def add(
         update = add_labels(
             model, table, examples=shown, train=texts, device=device, progress=progress
         )
-    _report(update, f"Added {_count(update)}")
+    _report(update, f"Added {_count(update.labels)}")
 
 
 @app.command()
@@ -130,7 +131,7 @@ def remove(
     if not ids:
         raise ConfigError("no labels to remove; give their ids, or a file of them with --from")
     update = remove_labels(model, ids)
-    _report(update, f"Removed {_count(update)}")
+    _report(update, f"Removed {_count(update.labels)}")
 
 
 @app.command()
@@ -165,10 +166,9 @@ def merge(
     _report(update, f"Merged {', '.join(update.labels)} into {into}")
 
 
-def _count(update: LabelUpdate) -> str:
-    """Return how many labels were changed, in words."""
-    n_labels = len(update.labels)
-    return "1 label" if n_labels == 1 else f"{n_labels:,} labels"
+def _count(labels: Sequence[str]) -> str:
+    """Return how many labels there are, in words."""
+    return "1 label" if len(labels) == 1 else f"{len(labels):,} labels"
 
 
 def _report(update: LabelUpdate, done: str) -> None:
@@ -198,13 +198,11 @@ def convert(
     concepts are known in SKOS alone.
     """
     from glocal.data.writers import check_writable_format
-    from glocal.vocabulary.label_table import read_label_table
     from glocal.vocabulary.label_writer import write_label_table
 
     check_writable_format(out)
-    with console.progress_bar("reading the vocabulary", unit="triples") as progress:
-        table = read_label_table(vocabulary, choice=choice, progress=progress)
+    table = read_labels_file(vocabulary, choice=choice)
+    assert table is not None
     write_label_table(table, out)
     console.show({"path": str(out), "labels": len(table)})
-    count = "1 label" if len(table) == 1 else f"{len(table):,} labels"
-    console.note(f"Wrote {count} to {out}.")
+    console.note(f"Wrote {_count(table.ids)} to {out}.")

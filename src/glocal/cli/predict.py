@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -148,47 +149,61 @@ def predict(
         place = {"batch_size": batch_size, "device": device, "precision": precision}
         to = "jsonl" if console.settings.as_json else to
         shards = _shard_engine(engine, address, workers, device=device)
+        run = _Run(model, paths, output, to, place, tags, common)
         if shards is None:
-            problems = _predict_here(
-                model, paths, output, to, routes=route, place=place, tags=tags, **common
-            )
+            problems = run.here(route)
         elif route:
             raise ConfigError("--route tags in one process; leave out --workers and --engine")
         else:
-            problems = _predict_shards(
-                shards, model, paths, output, to=to, place=place, tags=tags, **common
-            )
+            problems = run.on(shards)
     report_skipped(problems, verb="skipped" if skip else "could not be tagged")
     if output not in (None, "-"):
         console.note(f"Wrote {output}.")
 
 
-def _predict_here(
-    model: Path,
-    paths: list[str],
-    output: str | None,
-    to: str | None,
-    *,
-    routes: list[str] | None,
-    place: dict[str, Any],
-    tags: dict[str, Any],
-    **common: Any,
-) -> list[str]:
-    """Tag texts in this process; return the problems of rows."""
-    from glocal.predict.bulk import CHUNK, WORDS_CHUNK, predict_file
-    from glocal.predict.language_routing import LanguageRoutes, parse_routes
+@dataclass(frozen=True)
+class _Run:
+    """Texts to tag, how to read and tag them, and where the tags go."""
 
-    parsed = parse_routes(routes) if routes else {}
-    with tag_writer(output, to, names=tags["names"]) as write:
-        models = LanguageRoutes.load(model, parsed, **place)
-        if tags["k"] is not None:
-            for predictor in models.predictors:
-                predictor.check_k(tags["k"])
-        words_alone = all(each.recipe.reads_words_alone for each in models.predictors)
-        at_once = WORDS_CHUNK if words_alone else CHUNK
-        chunk_size = 1 if place["batch_size"] == 1 else at_once
-        chosen = models if parsed else models.fallback
-        return predict_file(chosen, paths, write, chunk_size=chunk_size, **common, **tags)
+    model: Path
+    paths: list[str]
+    output: str | None
+    to: str | None
+    place: dict[str, Any]  # where and how it is computed
+    tags: dict[str, Any]  # which tags a text gets
+    common: dict[str, Any]
+
+    def here(self, routes: list[str] | None) -> list[str]:
+        """Tag the texts in this process; return the problems of rows."""
+        from glocal.predict.bulk import CHUNK, WORDS_CHUNK, predict_file
+        from glocal.predict.language_routing import LanguageRoutes, parse_routes
+
+        parsed, tags = parse_routes(routes) if routes else {}, self.tags
+        with tag_writer(self.output, self.to, names=tags["names"]) as write:
+            models = LanguageRoutes.load(self.model, parsed, **self.place)
+            if tags["k"] is not None:
+                for predictor in models.predictors:
+                    predictor.check_k(tags["k"])
+            words_alone = all(each.recipe.reads_words_alone for each in models.predictors)
+            at_once = WORDS_CHUNK if words_alone else CHUNK
+            size = 1 if self.place["batch_size"] == 1 else at_once
+            chosen = models if parsed else models.fallback
+            return predict_file(chosen, self.paths, write, chunk_size=size, **self.common, **tags)
+
+    def on(self, engine: ShardEngine) -> list[str]:
+        """Tag the texts on several workers; return the problems of rows."""
+        from glocal.predict.sharded import predict_sharded, shard_folder, shard_rows
+        from glocal.predict.shards import ShardJob
+
+        output, to, model = self.output, self.to, self.model
+        if output in (None, "-") or to in (TABLE, "annif"):
+            raise ConfigError(
+                "several workers write one file; give it with --output, as in tags.jsonl"
+            )
+        assert output is not None
+        rows, options = shard_rows(model), self.tags
+        job = ShardJob(str(model), shard_folder(output), rows=rows, options=options, **self.place)
+        return predict_sharded(engine, job, self.paths, output, to=to, **self.common)
 
 
 def _shard_engine(
@@ -204,29 +219,6 @@ def _shard_engine(
     from glocal.predict.shard_processes import ProcessEngine
 
     return ProcessEngine(workers)
-
-
-def _predict_shards(
-    engine: ShardEngine,
-    model: Path,
-    paths: list[str],
-    output: str | None,
-    *,
-    to: str | None,
-    place: dict[str, Any],
-    tags: dict[str, Any],
-    **common: Any,
-) -> list[str]:
-    """Tag texts on several workers; return the problems of rows."""
-    from glocal.predict.sharded import predict_sharded, shard_folder, shard_rows
-    from glocal.predict.shards import ShardJob
-
-    if output in (None, "-") or to in (TABLE, "annif"):
-        raise ConfigError("several workers write one file; give it with --output, as in tags.jsonl")
-    assert output is not None
-    rows = shard_rows(model)
-    job = ShardJob(str(model), shard_folder(output), rows=rows, options=tags, **place)
-    return predict_sharded(engine, job, paths, output, to=to, **common)
 
 
 def _return_freed_memory() -> None:
