@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import types
 import typing
 from collections.abc import Mapping
@@ -106,15 +107,13 @@ def _out_of_range(limits: Mapping[str, Any], value: Any) -> str:
         return "a finite number"
     if isinstance(value, int) and abs(value) > _LARGEST:
         return f"at most {_LARGEST}"
-    if limits.get("at_least") is not None and value < limits["at_least"]:
-        return f"at least {limits['at_least']}"
-    if limits.get("above") is not None and value <= limits["above"]:
-        return f"above {limits['above']}"
-    if limits.get("at_most") is not None and value > limits["at_most"]:
-        return f"at most {limits['at_most']}"
+    for name, broken in _LIMITS.items():
+        if limits.get(name) is not None and broken(value, limits[name]):
+            return f"{name.replace('_', ' ')} {limits[name]}"
     return ""
 
 
+_LIMITS = {"at_least": operator.lt, "above": operator.le, "at_most": operator.gt}
 _LARGEST = 2**31 - 1
 _WRONG = object()
 

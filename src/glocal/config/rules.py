@@ -54,8 +54,12 @@ def recipe_problems(recipe: Recipe, facts: EncoderFacts | None) -> list[str]:
     problems = [*_system(recipe), *_experts(recipe, facts), *_training(recipe)]
     if expert_problems(recipe.experts):
         return problems  # the other rules look at the kinds of the experts
-    problems += [*_encoder_use(recipe), *_losses(recipe), *_candidates(recipe), *_members(recipe)]
-    problems += [*label_text_problems(recipe), *_reader_and_teacher(recipe), *_clusters(recipe)]
+    problems += [*_encoder_use(recipe), *_losses(recipe), *_candidates(recipe)]
+    if recipe.train.members > 1:
+        problems += member_problems(recipe)
+    problems += [*label_text_problems(recipe), *_reader_and_teacher(recipe)]
+    if _uses_clusters(recipe):
+        problems += partition_problems(recipe.aplc.partition)
     problems += _long_documents(recipe)
     if recipe.train.label_precision in LEAN_LABELS:
         problems += lean_label_problems(recipe)
@@ -279,10 +283,6 @@ def _label_clusters(recipe: Recipe) -> Iterator[str]:
             )
 
 
-def _members(recipe: Recipe) -> list[str]:
-    return member_problems(recipe) if recipe.train.members > 1 else []
-
-
 def member_problems(recipe: Recipe) -> list[str]:
     """Return why a recipe cannot be trained as several members."""
     problems = []
@@ -332,11 +332,6 @@ def _reader_and_teacher(recipe: Recipe) -> Iterator[str]:
             f"'teacher.index' = {teacher.index} searches vectors, but 'teacher.similarity' is "
             "words, whose search is always exact; set teacher.index=exact"
         )
-
-
-def _clusters(recipe: Recipe) -> Iterator[str]:
-    if _uses_clusters(recipe):
-        yield from partition_problems(recipe.aplc.partition)
 
 
 def partition_problems(partition: Sequence[float], n_labels: int | None = None) -> list[str]:

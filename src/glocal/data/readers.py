@@ -244,12 +244,11 @@ class _RowCheck:
         if problem := unicode_problem(document):
             raise self._bad(document, problem)
         if self.require_labels and not document.labels:
-            error = self._bad(
+            raise self._bad(
                 document,
                 f"the row has no labels; training needs at least one in {self.labels_field!r}",
+                Remedy("labels_field", "name another field", value="…"),
             )
-            error.remedies += (Remedy("labels_field", "name another field", value="…"),)
-            raise error
         if document.id == "":
             return Document(str(row), document.text, document.labels, document.line)
         if self.unique_ids:
@@ -259,7 +258,7 @@ class _RowCheck:
             self.seen.add(key)
         return document
 
-    def _bad(self, document: Document, message: str) -> DataError:
-        error = self.source.error(message, document.line)
+    def _bad(self, document: Document, message: str, *remedies: Remedy) -> DataError:
+        error = self.source.error(message, document.line, remedies=remedies)
         error.document_id = document.id or None
         return error

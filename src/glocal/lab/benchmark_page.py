@@ -145,8 +145,8 @@ class ResultsPage:
     def __init__(self, out: Path, *, metric: str) -> None:
         check_metric(metric)
         self.metric, self.out = metric, out
-        folders = {path.parent: Result.load(path.parent) for path in out.glob("runs/*/result.json")}
-        found = {folder: row for folder, row in sorted(folders.items()) if row is not None}
+        folders = sorted(path.parent for path in out.glob("runs/*/result.json"))
+        found = {folder: row for folder in folders if (row := Result.load(folder)) is not None}
         if not found:
             raise DataError("not the results of a benchmark: there are no rows in runs/", path=out)
         self.data = next(iter(found.values())).data

@@ -109,7 +109,8 @@ class LabelSpace:
 
         values = pc.list_flatten(corpus.table.column("labels"))
         in_corpus = pa.array(values.unique(), pa.string())
-        counts = _document_counts(corpus, in_corpus)
+        used = _label_matrix(corpus, in_corpus).indices
+        counts = np.bincount(used, minlength=len(in_corpus)).astype(np.int64)
         kept = in_corpus.filter(pa.array(counts >= max(1, min_count)))
         if score_unseen and table is not None:
             kept = pa.concat_arrays([kept, pa.array(table.ids, pa.string())]).unique()
@@ -215,12 +216,6 @@ def _described(ids: list[str], table: LabelTable | None) -> dict[str, Any]:
             for place, row in known:
                 values[place] = told[row]
     return columns
-
-
-def _document_counts(corpus: Corpus, labels: pa.Array) -> Ints:
-    """Return the number of documents with each of `labels`."""
-    matrix = _label_matrix(corpus, labels)
-    return np.bincount(matrix.indices, minlength=len(labels)).astype(np.int64)
 
 
 def _label_matrix(corpus: Corpus, labels: pa.Array) -> Any:
