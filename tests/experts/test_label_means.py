@@ -90,6 +90,7 @@ def test_one_token_is_its_own_mean():
     means.add(token.view(1, 1, 3), torch.ones(1, 1, dtype=torch.bool), torch.tensor([[1]]))
     means.finish()
     assert means.overall.tolist() == means.by_label[1].tolist() == token.tolist()
+    assert means.by_label[0].tolist() == [0.0, 0.0, 0.0]  # it has no text
     assert not means.covariance().any()
 
 
@@ -118,3 +119,13 @@ def test_a_label_of_every_token_starts_by_attending_to_all_alike():
     means.add(tokens, torch.ones(1, 2, dtype=torch.bool), torch.tensor([[2]]))
     expert.start_queries(means.finish())
     assert not expert.query[2].any()
+
+
+def test_rounded_hidden_states_are_summed_in_fp32():
+    tokens, gold = torch.randn(3, 5, 4).bfloat16(), torch.tensor([[0], [1], [0]])
+    mask = torch.ones(3, 5, dtype=torch.bool)
+    found, expected = (LabelMeans(2, 4, torch.device("cpu")) for _ in range(2))
+    found.add(tokens, mask, gold)
+    expected.add(tokens.float(), mask, gold)
+    for one, other in zip(vars(found).values(), vars(expected).values(), strict=True):
+        assert torch.equal(one, other)

@@ -20,8 +20,10 @@ def features():
 
 
 def test_votes_are_log_odds_clipped_below_one():
-    scope, odds, voted = vote_odds(features())
-    assert scope.dtype == torch.int64
+    given = features()
+    given.companion_features["scope_weight"] = VOTES.half()
+    scope, odds, voted = vote_odds(given)
+    assert (scope.dtype, odds.dtype) == (torch.int64, torch.float32)
     assert voted.tolist() == [[True, True, False, False], [True, False, False, False]]
     expected = np.log([0.99 / 0.01, 1 / 3])
     np.testing.assert_allclose(odds[0, :2], expected, rtol=1e-5)
@@ -146,6 +148,8 @@ def test_settings_reach_the_network_and_the_output_layer():
     expert = reader(pooling="text", residual=False, document=DocumentConfig(bias=False))
     network = expert.network
     assert (network.pooling, network.residual) == ("text", False)
+    network = reader(pooling="all", residual=True).network
+    assert (network.pooling, network.residual) == ("all", True)
     assert network.bottleneck.weight.shape == (6, 4)
     assert expert.bias is None
     assert reader(bottleneck=0).network.bottleneck.weight.shape == (4, 4)

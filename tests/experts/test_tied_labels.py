@@ -280,3 +280,9 @@ def test_by_default_own_parts_count_whole_and_none_is_dropped():
     assert tie.dropout == 0.0
     scores = (TEXTS - TEXTS.mean(0)) @ tie.vectors(torch.zeros(L, H)).T
     assert float(scores.detach().std()) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_the_only_label_has_no_spread_to_scale_by():
+    alone = LabelText(TEXTS[:1], COUNTS[:1], tied=True)
+    tie = alone.join(torch.nn.Parameter(torch.zeros(1, H)))
+    torch.testing.assert_close(tie.project.detach(), torch.eye(H))

@@ -220,12 +220,15 @@ def test_labels_added_later_take_nothing_from_empty_places():
     assert np.isneginf(found[0, 2])
 
 
-@pytest.mark.parametrize("shape", [(4,), (1, 4), (1, 1, 4)])
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (2, 3, 4)])
 def test_labels_added_later_stay_between_scores_that_were_kept_apart(shape):
     # Cooled down, all three are 1; the second is lowered by one step, and the third not above it.
-    scores = np.array([0.99999, 0.9999, 0.999, 0.5], np.float32).reshape(shape)
-    added = np.array([False, False, True, False]).reshape(shape)
-    found = temperature(0.05)(scores, added=added).ravel()
+    scores = np.broadcast_to(np.array([0.99999, 0.9999, 0.999, 0.5], np.float32), shape)
+    added = np.broadcast_to([False, False, True, False], shape)
+    found = temperature(0.05)(scores, added=added)
     below = np.nextafter(np.float32(1), np.float32(0))
-    assert found[:3].tolist() == [1.0, below, below]
-    assert found[3] == pytest.approx(0.5)
+    assert found.shape == shape
+    np.testing.assert_array_equal(
+        found[..., :3], np.broadcast_to([1, below, below], (*shape[:-1], 3))
+    )
+    np.testing.assert_allclose(found[..., 3], 0.5)

@@ -106,5 +106,29 @@ def test_gold_labels_that_clusters_miss_may_be_the_first_label():
     assert found.targets.tolist() == [[0, 0, 1, 0]]
     assert found.weights.tolist() == [[1, 0, 1, 0]]
     assert found.targets.dtype == found.weights.dtype == torch.float32
+    picked = cluster_candidates(torch.tensor([[0]]), torch.tensor([[2, 0]]), n_labels=4)
+    assert picked.targets.tolist() == [[0, 1, 0]]
     drawn = draw_candidates(batch_of([[3, -1]]), None, n_random=2, n_labels=4, seed=(0, 0))
     assert (drawn.labels >= 0).all()
+
+
+def test_a_slice_computes_no_more_places_than_it_has_candidates():
+    candidates = Candidates(torch.tensor([[4, 1, 2]]), torch.ones(1, 3), torch.ones(1, 3))
+    assert candidates.within(LaterHalf(), 8).labels.tolist() == [[0]]
+    none = Candidates(torch.tensor([[0, 1, 2]]), torch.ones(1, 3), torch.ones(1, 3))
+    assert none.within(LaterHalf(), 8).weights.tolist() == [[0]]
+
+
+def test_draws_are_hashes_of_seed_document_and_place():
+    n_labels, mask = 2**52, 2**64 - 1
+    (key,) = np.random.SeedSequence((5, 9)).generate_state(1, np.uint64).tolist()
+
+    def label(document, place):  # SplitMix64
+        state = (key + 0x9E3779B97F4A7C15 * (document * 3 + place)) & mask
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & mask
+        return ((state ^ (state >> 31)) >> 11) // 2
+
+    found = draw_candidates(batch_of([[-1]] * 4), None, n_random=3, n_labels=n_labels, seed=(5, 9))
+    expected = [[label(document, place) for place in range(3)] for document in range(4)]
+    assert found.labels[:, 1:].tolist() == expected

@@ -295,3 +295,17 @@ def test_hits_of_a_pool_are_gold_labels_at_places_that_are_filled():
     gold = sp.csr_matrix([[1, 0, 0, 1], [0, 0, 1, 1]])
     assert pool.hits(gold).tolist() == [[True, False], [False, False]]
     assert pool.filled.tolist() == [[True, True], [True, False]]
+
+
+def test_rounded_logits_are_combined_in_fp32():
+    weighted = Combination({"a": 0.3, "b": 1.7}, 0.1)
+    logits = [torch.randn(3, 5).bfloat16() for _ in range(2)]
+    counts = torch.ones(5)
+    for combination in (weighted, Combination()):
+        found = combination(["a", "b"], logits, counts)
+        expected = combination(["a", "b"], [z.float() for z in logits], counts)
+        assert found.dtype == torch.float32
+        assert torch.equal(found, expected)
+    exact = {"a": np.zeros((1, 2)), "b": np.ones((1, 2))}  # double precision
+    for combination in (weighted, Combination()):
+        assert combination.of_arrays(exact, np.ones(2, np.int64)).dtype == np.float32

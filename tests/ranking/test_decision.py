@@ -149,3 +149,17 @@ def test_what_is_computed_for_a_label_space_is_no_part_of_a_decision():
     assert used(found.with_labels(other)).indices.tolist() == [[1, -1]]
     defaults = Decision()
     assert (defaults.threshold, defaults.at_least, defaults.n_texts) == (0.5, 1, 0)
+
+
+@pytest.mark.parametrize(("last", "widths"), [(0.4, [64]), (0.5, [64, 100])])
+def test_more_labels_are_asked_for_where_the_last_still_reaches_the_threshold(last, widths):
+    asked, scores = [], np.full((2, 100), 0.25, np.float32)
+    scores[1, :63], scores[1, 63] = 0.75, last
+
+    def best(k):
+        asked.append(k)
+        return Predictions(np.tile(np.arange(k), (2, 1)), scores[:, :k])
+
+    found = choose_tags(best, 100, Decision(0.5, at_least=0))
+    assert asked == widths
+    assert (found.indices[1] >= 0).sum() == 63 + (last >= 0.5)

@@ -173,3 +173,26 @@ def test_shifts_are_the_most_likely_ones(width):
     np.testing.assert_allclose(found, best, atol=1e-5)
     assert found[3] == 0.0
     assert not _fit_shifts(odds, hits, places, 4, 0.0).any()
+
+
+def test_one_gold_label_is_all_there_is_to_recall():
+    found = Predictions(np.array([[1, 0]]), np.array([[0.9, 0.2]], np.float32))
+    scores = decision_scores(Decision(0.5, 0), found, sparse.csr_matrix([[0, 1]]))
+    assert (scores.precision, scores.recall, scores.f1) == (1.0, 1.0, 1.0)
+
+
+def test_without_a_hit_the_number_of_tags_asked_for_is_kept():
+    found = Predictions(np.array([[0]]), np.array([[0.4]], np.float32))
+    gold = sparse.csr_matrix([[0, 1]])
+    assert fit_decision(found, gold, at_least=3) == Decision(at_least=3)
+    assert fit_decision(found, gold) == Decision(at_least=1)
+    decision, _ = fit_label_decision(found, gold, goal=Goal())
+    assert decision == Decision(at_least=1)
+
+
+def test_every_label_may_be_asked_for_or_only_those_that_are_always_given():
+    predictions, gold = made(0)
+    for wanted, at_least in ((6, 1), (1, 1), (2, 2)):
+        goal = Goal(labels_per_text=wanted)
+        found = fit_decision(predictions, gold, goal=goal, at_least=at_least)
+        assert decision_scores(found, predictions, gold).tags_per_text == wanted

@@ -68,7 +68,7 @@ def made(monkeypatch):
             return graphs[-1]
 
         monkeypatch.setattr(graph_ranker, "open_graph", opened)
-        monkeypatch.setattr(graph_ranker, "n_threads", lambda _: threads)
+        monkeypatch.setattr(graph_ranker, "n_threads", lambda given: {0: threads}[given])
         clusters = ClusterFacts(2, 3, 4) if kind == "clusters" else None
         proposed = 0 if kind == "every" else proposed
         facts = GraphFacts("onnx", "fp32", EXPERTS, proposed, 5, clusters)
@@ -329,3 +329,19 @@ def test_a_graph_is_told_which_labels_are_allowed_by_truth_values(made):
     assert {run["allowed"].dtype for run in graphs[0].runs} == {np.dtype(bool)}
     assert {run["allowed"].shape for run in graphs[0].runs} == {(L,)}
     assert len(graphs[0].runs) == 3
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 63])
+def test_best_of_many_labels(k):
+    rng = np.random.default_rng(k)
+    labels = np.stack([rng.permutation(400)[:300] for _ in range(3)])
+    scores = rng.integers(0, 50, labels.shape).astype(np.float32) / 50
+    found, values = graph_ranker._topk(labels, scores, k)
+    for row in range(3):
+        order = np.lexsort((labels[row], -scores[row]))[:k]
+        assert found[row].tolist() == labels[row, order].tolist()
+        assert values[row].tolist() == scores[row, order].tolist()
+    last = np.array([[2**31 - 1, 2]])
+    found, values = graph_ranker._topk(last, np.zeros((1, 2), np.float32), 2)
+    assert found.tolist() == [[2, 2**31 - 1]]
+    assert values.tolist() == [[0, 0]]

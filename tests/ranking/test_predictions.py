@@ -223,3 +223,12 @@ def test_arrays_in_order_are_kept_as_they_are():
     found = Predictions(indices, scores)
     assert found.indices is indices
     assert found.scores is scores
+
+
+def test_ties_are_put_in_order_wherever_they_are():
+    found = predictions(
+        [[0, 2, 1], [4, 3, -1], [9, 8, 7]], [[0.9, 0.5, 0.5], [0.5, 0.5, 0], [1, 1, 0]]
+    )
+    assert found.indices.tolist() == [[0, 1, 2], [3, 4, -1], [8, 9, 7]]
+    only_last = predictions([[0, 2, 1]], [[0.9, 0.5, 0.5]])
+    assert only_last.indices.tolist() == [[0, 1, 2]]

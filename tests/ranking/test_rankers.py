@@ -12,7 +12,10 @@ from glocal.ranking.combination import Combination
 from glocal.ranking.decision import Decision
 from glocal.ranking.decision_fit import Goal, fit_label_decision
 from glocal.ranking.document_ranker import DocumentRanker, RankRequest, check_device
+from glocal.ranking.expert_topk import ExpertRanker
+from glocal.ranking.graph_ranker import GraphRanker
 from glocal.ranking.predictions import Predictions
+from glocal.ranking.ranker import choose_device
 from glocal.ranking.words_ranker import WordsRanker
 from glocal.systems.system import LabelStatistics
 from glocal.vocabulary.label_space import LabelSpace
@@ -108,6 +111,7 @@ class Nothing(DocumentRanker):
 def test_a_ranker_without_settings():
     ranker, request = Nothing(), RankRequest(3)
     assert not ranker.learns_weights
+    assert all(kind.learns_weights for kind in (ExpertRanker, GraphRanker, WordsRanker))
     assert ranker.combination == Combination()
     assert ranker.device_name == "cpu"
     assert ranker.chunking is None
@@ -118,3 +122,16 @@ def test_a_ranker_without_settings():
     for one in (ranker, WordsRanker(np.ones(2))):
         with pytest.raises(ConfigError, match="not 'tpu'"):
             one.use_device("tpu")
+
+
+def test_a_gpu_is_taken_where_there_is_one(monkeypatch):
+    for there, auto in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert choose_device("auto") == torch.device(auto)
+        assert choose_device("cpu") == torch.device("cpu")
+    with pytest.raises(ConfigError, match="PyTorch sees no GPU"):
+        choose_device("cuda")
+    with pytest.raises(ConfigError, match="not 'tpu'"):
+        choose_device("tpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_device("cuda:1") == torch.device("cuda:1")

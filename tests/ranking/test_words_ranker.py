@@ -137,3 +137,15 @@ def test_labels_outside_a_list_are_looked_up_for_a_few_documents_at_a_time(
     )
     same(ranker.rank_documents(documents, np.arange(N), request), expected)
     assert seen == rows
+
+
+def test_a_text_without_suggestions_gets_the_most_frequent_labels(counts):
+    tokenizer = NoTokenizer()
+    tokens = TokenStore.in_memory(tokenizer.encode_batch([""], 1))
+    none = np.full((1, M), -1, np.int32), np.full((1, M), -5.0, np.float32)
+    features = dict(zip((SPARSE, SPARSE_ODDS), none, strict=True))
+    empty = Collator(tokens, tokenizer.facts, n_labels=L, companion_features=features)
+    found = WordsRanker(counts).rank_documents(empty, np.arange(1), RankRequest(L))
+    order = np.lexsort((np.arange(L), -counts))
+    assert found.indices.tolist() == [order.tolist()]
+    np.testing.assert_allclose(found.scores[0], (counts[order] + 1) / (counts.max() + 2))

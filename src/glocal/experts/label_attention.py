@@ -91,7 +91,7 @@ class LabelAttentionExpert(Expert):
         project = torch.eye(len(means.overall)) if self.key is None else self.key.weight
         project = project.to(means.overall)
         directions = (means.by_label - means.overall) @ project.T  # (L, d)
-        directions = functional.normalize(directions, dim=1)
+        directions = functional.normalize(directions)
         covariance = project @ means.covariance() @ project.T
         deviation = ((directions @ covariance) * directions).sum(1).clamp(min=1e-12).sqrt()
         queries = directions * (spread * self.config.temperature / deviation)[:, None]

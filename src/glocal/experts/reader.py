@@ -40,8 +40,7 @@ class ReaderExpert(DocumentExpert):
         layer: The layer whose tokens are read.
         hidden_size: Width of the encoder.
         label_vectors: (T, D) initial vectors of the teacher's labels; None without a teacher.
-        dropout: Dropout rate of the tokens and the document vector.
-        options: Further arguments of `DocumentExpert`.
+        options: Further arguments of `DocumentExpert`; the tokens also have its dropout.
     """
 
     def __init__(
@@ -53,13 +52,10 @@ class ReaderExpert(DocumentExpert):
         layer: int,
         hidden_size: int,
         label_vectors: np.ndarray | None,
-        dropout: float = 0.0,
         **options: Any,
     ) -> None:
         width = config.bottleneck or hidden_size
-        super().__init__(
-            document, name=name, layers=(layer,), hidden_size=width, dropout=dropout, **options
-        )
+        super().__init__(document, name=name, layers=(layer,), hidden_size=width, **options)
         configuration = CONFIGURATIONS[config.configuration]
         self.network = DualNetwork(
             hidden_size,

@@ -85,7 +85,7 @@ class LabelText:
         """Return centred unit text vectors, (L, N); zero for a label without a text."""
         named = self.vectors.any(1, keepdim=True)
         mean = self.vectors.sum(0) / named.sum().clamp(min=1)
-        return functional.normalize((self.vectors - mean) * named, dim=1)
+        return functional.normalize((self.vectors - mean) * named)
 
     def _projection(self, rows: Tensor, width: int, base: Tensor | None, spread: float) -> Tensor:
         size = rows.shape[1]

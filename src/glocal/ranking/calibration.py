@@ -155,8 +155,8 @@ def _keep_apart(scaled: Floats32, original: Floats32, ignored: NDArray[np.bool_]
     """
     if not scaled.ndim:
         return
-    last = np.full(scaled.shape[:-1], np.inf, np.float32)  # the score before, and its original
-    last_original = last.copy()
+    last: Any = np.float32(np.inf)  # the score before
+    last_original = last
     for place in range(scaled.shape[-1]):
         here, own, skip = scaled[..., place], original[..., place], ignored[..., place]
         limit = np.where(own < last_original, np.nextafter(last, np.float32(0)), last)
@@ -169,12 +169,12 @@ def _keep_apart(scaled: Floats32, original: Floats32, ignored: NDArray[np.bool_]
 def _fit_in(scaled: Floats32, loose: NDArray[np.bool_]) -> None:
     """Bring, in place, each loose place's score between those of the places that are not."""
     width = scaled.shape[-1]
-    below = np.zeros(scaled.shape[:-1], np.float32)
+    below: Any = np.float32(0)
     lowest = np.empty_like(scaled)
     for place in reversed(range(width)):
         lowest[..., place] = below
         below = np.where(loose[..., place], below, scaled[..., place])
-    above = np.full(scaled.shape[:-1], np.inf, np.float32)
+    above: Any = np.float32(np.inf)
     for place in range(width):
         own = np.minimum(np.maximum(scaled[..., place], lowest[..., place]), above)
         scaled[..., place] = np.where(loose[..., place], own, scaled[..., place])

@@ -200,7 +200,7 @@ class GraphRanker(DocumentRanker):
         inputs = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
         if self._chunking is not None:
             if further is None:  # a chunk that no document reads
-                none = np.full((len(positions), 1), -1, dtype=np.int64)
+                none = np.full((len(positions), 1), -1)
                 unread = np.full((1, self._chunking.window), documents.padding.pad_id, np.int64)
                 further = unread, none, none
             inputs |= dict(zip(("chunk_ids", "places", "chunks"), further, strict=True))
@@ -239,7 +239,7 @@ class GraphRanker(DocumentRanker):
         allowed, clusters = request.allowed, self.facts.clusters
         usable = np.ones(self.n_labels, dtype=bool) if allowed is None else allowed
         suggested = [inputs[name] for name in (SPARSE, SCOPE) if name in inputs]
-        none = np.full((len(inputs["input_ids"]), 1), -1, dtype=np.int64)
+        none = np.full((len(inputs["input_ids"]), 1), -1)
         lists = [labels[:, : self._suggested].astype(np.int64) for labels in suggested]
         pooled = np.concatenate([none, *lists], axis=1)
         pooled[pooled >= self.n_labels] = -1  # a teacher also knows labels outside the space

@@ -324,7 +324,7 @@ def _widened(values: NDArray[Any], width: int, fill: float) -> NDArray[Any]:
 def _list_column(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    flat = pa.array(np.ascontiguousarray(values).ravel(), type=kind)
+    flat = pa.array(np.ascontiguousarray(values).ravel())
     if values.shape[1]:
         return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
     return pa.array([[]] * len(values), type=pa.list_(kind))
@@ -339,4 +339,4 @@ def _array(table: pa.Table, name: str, kind: pa.DataType) -> NDArray[Any]:
     if len(lengths) > 1 or column.null_count or flat.null_count:
         raise DataError(f"column '{name}' has lists of different lengths or with gaps")
     width = int(lengths[0]) if len(lengths) else getattr(column.type, "list_size", 0)
-    return np.asarray(flat.to_numpy(zero_copy_only=False).reshape(len(column), width))
+    return np.asarray(flat.to_numpy().reshape(len(column), width))
