@@ -85,10 +85,10 @@ class ConfigError(GlocalError):
         super().__init__("\n".join(self.problems), remedies=remedies)
 
     @classmethod
-    def raise_any(cls, problems: Sequence[str]) -> None:
+    def raise_any(cls, problems: Sequence[str], *, remedies: Sequence[Remedy] = ()) -> None:
         """Raise one error with all problems; nothing where there are none."""
         if problems:
-            raise cls(problems)
+            raise cls(problems, remedies=remedies)
 
 
 class DataError(GlocalError):

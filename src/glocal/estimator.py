@@ -50,15 +50,14 @@ class Estimator:
         """
         valid, prefix = list(self._defaults()), "overrides__"
         settings = {name: params.pop(name) for name in list(params) if name.startswith(prefix)}
-        unknown = [name for name in params if name not in valid]
-        if unknown:
-            raise ConfigError(
-                [
-                    f"{type(self).__name__} has no parameter '{name}'{did_you_mean(name, valid)}; "
-                    f"it has {', '.join(valid)}"
-                    for name in unknown
-                ]
-            )
+        ConfigError.raise_any(
+            [
+                f"{type(self).__name__} has no parameter '{name}'{did_you_mean(name, valid)}; "
+                f"it has {', '.join(valid)}"
+                for name in params
+                if name not in valid
+            ]
+        )
         vars(self).update(params)
         if settings:
             changed = {k.removeprefix(prefix).replace("__", "."): v for k, v in settings.items()}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.cli.analyze_heads import heads
+from glocal.cli.analyze import heads
 from glocal.errors import ConfigError
 from glocal.heads.frequency_clusters import label_clusters
 from glocal.lab import head_bench

@@ -65,8 +65,7 @@ def recipe_from_mapping(
     """Build a recipe from nested mappings, reporting every problem at once."""
     problems = [] if problems is None else problems
     recipe = build_section(Recipe, mapping, "", problems)
-    if problems:
-        raise ConfigError([f"{source}: {problem}" for problem in problems])
+    ConfigError.raise_any([f"{source}: {problem}" for problem in problems])
     return typing.cast(Recipe, recipe)
 
 

@@ -89,8 +89,7 @@ def load_table(name_or_path: str) -> VariantTable:
     mapping = read_toml(name_or_path, table_names(), package=_PACKAGE, what="table")
     problems: list[str] = []
     table = _table(Path(name_or_path).name.removesuffix(".toml"), mapping, problems)
-    if problems:
-        raise ConfigError([f"{name_or_path}: {problem}" for problem in problems])
+    ConfigError.raise_any([f"{name_or_path}: {problem}" for problem in problems])
     return table
 
 
@@ -101,8 +100,7 @@ def select(variants: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
         ConfigError: If no variant has a name, with the nearest one.
     """
     known = [variant.name for variant in variants]
-    if unknown := [name for name in names if name not in known]:
-        raise ConfigError([no_such("variant", name, known) for name in unknown])
+    ConfigError.raise_any([no_such("variant", name, known) for name in names if name not in known])
     return [variant for variant in variants if not names or variant.name in names]
 
 

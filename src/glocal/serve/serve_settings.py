@@ -107,8 +107,7 @@ class ServeSettings:
                 "choose another place, since a model directory is replaced as a whole"
                 for model in inside
             ]
-        if problems:
-            raise ConfigError(problems, remedies=remedies)
+        ConfigError.raise_any(problems, remedies=remedies)
 
 
 def parse_limits(given: Sequence[str]) -> Limits:

@@ -61,8 +61,7 @@ class Bands:
     bands: tuple[Band, ...] = DEFAULT
 
     def __post_init__(self) -> None:
-        if problems := _problems(self.bands):
-            raise ConfigError(problems)
+        ConfigError.raise_any(_problems(self.bands))
 
     @classmethod
     def parse(cls, text: str) -> Bands:

@@ -40,8 +40,15 @@ SCHEMA = pa.schema(
         ("notation", pa.string()),
     ]
 )
-# Attributes with what is told about each label, as in a label table.
-DESCRIBED = ("ids", "names", "descriptions", "parents", "alt_names", "notations")
+# Attributes with what is told about each label, as in a label table, and their columns in a file.
+DESCRIBED = {
+    "ids": "id",
+    "names": "name",
+    "descriptions": "description",
+    "parents": "parents",
+    "alt_names": "alt_names",
+    "notations": "notation",
+}
 _LATER = ("alt_names", "notation")  # columns that files of older versions do not have
 
 _MOST_TEXTS = 1 << 53  # counts stay exact as floating-point numbers
@@ -152,11 +159,8 @@ class LabelSpace:
 
     def save(self, path: str | Path) -> None:
         """Write the space to a Parquet file, atomically."""
-        counts = np.asarray(self.counts)
-        about = (self.names, self.descriptions, self.parents, counts, self.alt_names)
-        columns = (self.ids, *about, self.notations)
-        arrays = [pa.array(column, f.type) for column, f in zip(columns, SCHEMA, strict=True)]
-        table = pa.Table.from_arrays(arrays, schema=SCHEMA)
+        columns = {column: getattr(self, name) for name, column in DESCRIBED.items()}
+        table = pa.table({**columns, "count": np.asarray(self.counts)}, schema=SCHEMA)
         numbers = {"n_documents": str(self.n_documents), "n_added": str(self.n_added)}
         table = table.replace_schema_metadata(numbers)
         with atomic_write(path) as file:
@@ -191,18 +195,13 @@ class LabelSpace:
                 "when a model is saved",
                 path=path,
             ) from error
-        columns = {name: table.column(name).to_pylist() for name in table.column_names}
-        return cls(
-            columns["id"],
-            columns["name"],
-            columns["description"],
-            [tuple(parents) for parents in columns["parents"]],
-            counts,
-            n_documents,
-            [tuple(names) for names in columns.get("alt_names", ())],
-            columns.get("notation", []),
-            n_added,
-        )
+        stored = {name: column for name, column in DESCRIBED.items() if column not in absent}
+        columns: dict[str, list[Any]] = {
+            name: table.column(column).to_pylist() for name, column in stored.items()
+        }
+        for name in {"parents", "alt_names"} & stored.keys():
+            columns[name] = [tuple(values) for values in columns[name]]
+        return cls(**columns, counts=counts, n_documents=n_documents, n_added=n_added)
 
 
 def _described(ids: list[str], table: LabelTable | None) -> dict[str, Any]:

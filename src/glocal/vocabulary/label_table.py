@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,6 @@ class LabelEntry:
     notation: str = ""
 
 
-# Each column of a label table, and its name in an entry.
-FIELDS = dict(zip(DESCRIBED, (field.name for field in fields(LabelEntry)), strict=True))
-
-
 @dataclass
 class LabelTable:
     """Labels with names, descriptions and parents, in the order of their file.
@@ -116,7 +112,8 @@ class LabelTable:
     def from_entries(cls, entries: Sequence[LabelEntry], *, source: str = "table") -> LabelTable:
         """Build a table from its entries."""
         columns: dict[str, Any] = {
-            column: [getattr(entry, name) for entry in entries] for column, name in FIELDS.items()
+            column: [getattr(entry, name) for entry in entries]
+            for column, name in DESCRIBED.items()
         }
         return cls(**columns, source=source)
 
@@ -142,7 +139,7 @@ class LabelTable:
         position = self.index.get(id_)
         if position is None:
             return None
-        return LabelEntry(*(getattr(self, column)[position] for column in FIELDS))
+        return LabelEntry(*(getattr(self, column)[position] for column in DESCRIBED))
 
     def problems(self) -> list[str]:
         """Return the problems of the hierarchy: parents that are not in the table, and cycles."""

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from glocal.data.writers import write_rows
-from glocal.vocabulary.label_table import FIELDS, LabelTable
+from glocal.vocabulary.label_space import DESCRIBED
+from glocal.vocabulary.label_table import LabelTable
 
 
 def write_label_table(table: LabelTable, path: str | Path) -> None:
@@ -23,7 +24,7 @@ def write_label_table(table: LabelTable, path: str | Path) -> None:
     Raises:
         ConfigError: The file has another ending.
     """
-    columns = {name: getattr(table, column) for column, name in FIELDS.items()}
+    columns = {name: getattr(table, column) for column, name in DESCRIBED.items()}
     write_rows(path, table=lambda: pa.table(columns), lines=_lines(columns))
 
 

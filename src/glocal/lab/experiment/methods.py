@@ -156,6 +156,5 @@ def choose_methods(
     if not problems:
         unknown = [name for name in only if name not in found]
         problems |= dict.fromkeys(no_such("row", name, found) for name in unknown)
-    if problems:
-        raise ConfigError(list(problems))
+    ConfigError.raise_any(list(problems))
     return [method for name, method in found.items() if not only or name in only]

@@ -244,8 +244,7 @@ def _check_earlier(jobs: Sequence[Job]) -> None:
             f"{', '.join(changed) or 'other training or dev texts'}; give the same settings and "
             "texts, or another output folder"
         )
-    if problems:
-        raise ConfigError(problems, remedies=[Remedy("overwrite", "start from scratch")])
+    ConfigError.raise_any(problems, remedies=[Remedy("overwrite", "start from scratch")])
 
 
 def _check_recipes(jobs: Sequence[Job]) -> None:
