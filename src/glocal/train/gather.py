@@ -195,9 +195,8 @@ def _check_data(
     recipe: Recipe, train: Corpus, dev: Corpus | None, labels: LabelSpace, *, processes: int
 ) -> None:
     """Refuse data that the recipe cannot be trained on, before anything is fitted."""
-    problems = data_problems(recipe, DataFacts(len(train), len(labels), processes))
-    if problems:
-        raise ConfigError(problems)
+    facts = DataFacts(len(train), len(labels), processes)
+    ConfigError.raise_any(data_problems(recipe, facts))
     if dev is None and recipe.train.schedule == "plateau":
         raise ConfigError(
             "train.schedule=plateau lowers the learning rate when scores on dev stop rising, and "

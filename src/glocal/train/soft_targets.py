@@ -114,19 +114,17 @@ def check_student(recipe: Recipe) -> None:
     Raises:
         ConfigError: They cannot.
     """
-    if recipe.reads_words_alone:
-        raise ConfigError(
-            "the recipe has no network, and its words model learns gold labels alone; choose one "
-            "with an encoder, such as balanced"
-        )
     clustered = PUBLISHED_SYSTEMS[recipe.system].family == CLUSTERS
-    if clustered or recipe.document.head == "aplc":
-        raise ConfigError(
-            "label clusters (system aplc-xlnet, document.head=aplc) cannot learn a teacher's "
-            "probabilities; choose document.head=flat or another recipe, such as balanced"
-        )
-    if recipe.candidates.mode == "clusters":
-        raise ConfigError(
-            "labels of picked clusters (candidates.mode=clusters) cannot learn a teacher's "
-            "probabilities; set candidates.mode=full or shortlist"
-        )
+    rules = {
+        "the recipe has no network, and its words model learns gold labels alone; choose one "
+        "with an encoder, such as balanced": recipe.reads_words_alone,
+        "label clusters (system aplc-xlnet, document.head=aplc) cannot learn a teacher's "
+        "probabilities; choose document.head=flat or another recipe, such as balanced": (
+            clustered or recipe.document.head == "aplc"
+        ),
+        "labels of picked clusters (candidates.mode=clusters) cannot learn a teacher's "
+        "probabilities; set candidates.mode=full or shortlist": (
+            recipe.candidates.mode == "clusters"
+        ),
+    }
+    ConfigError.raise_any([problem for problem, breaks in rules.items() if breaks])

@@ -17,6 +17,7 @@ from operator import eq
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix, diags, hstack
 
 from glocal.companions.sparse.name_matcher import NameMatcher
 from glocal.companions.sparse.vectoriser import NAMES, PIECES, STEMS, TEXT, TITLE, Part, Vectoriser
@@ -57,8 +58,6 @@ def name_features(vectoriser: Vectoriser, names: Sequence[str]) -> Any:
     Returns:
         (F, names) float32 CSC matrix, columns of length one or empty.
     """
-    from scipy.sparse import diags, hstack
-
     rows = [_part_rows(part, names) for part in vectoriser.parts]
     lengths = [_lengths(own) for own in rows]
     for place, part in enumerate(vectoriser.parts):
@@ -75,8 +74,6 @@ def name_features(vectoriser: Vectoriser, names: Sequence[str]) -> Any:
 
 def _part_rows(part: Part, names: Sequence[str]) -> Any:
     """Return (names, features of the part): IDF of a name's words, and less for similar ones."""
-    from scipy.sparse import csr_matrix
-
     vocabulary = part.vocabulary
     if part.name == PIECES:
         return csr_matrix((len(names), len(vocabulary)))
@@ -101,8 +98,6 @@ def _part_rows(part: Part, names: Sequence[str]) -> Any:
 
 def _like(words: Sequence[str], vocabulary: Vocabulary) -> Any:
     """Return (words, features) the weights of the features that are like each word."""
-    from scipy.sparse import csr_matrix
-
     found = [
         (row, feature, weight)
         for row, word in enumerate(words)
@@ -120,8 +115,6 @@ def name_matcher(vectoriser: Vectoriser, names: Sequence[Sequence[str]]) -> Name
         vectoriser: Turns names into features.
         names: All names of each label; labels without any are not scored.
     """
-    from scipy.sparse import csr_matrix, diags
-
     labels = np.array([place for place, own in enumerate(names) if own], dtype=np.int64)
     flat = [name for own in names for name in own]
     bounds = np.cumsum([0, *(len(own) for own in names if own)]).astype(np.int64)
@@ -159,8 +152,6 @@ def _rarity(vectoriser: Vectoriser, words: Sequence[str]) -> Any:
 
 def _standing_for(vectoriser: Vectoriser, words: Sequence[str]) -> Any:
     """Return (F, words) how well each feature stands for each word of names."""
-    from scipy.sparse import csr_matrix, hstack
-
     parts = []
     for part in vectoriser.parts:
         size = len(part.vocabulary)
@@ -182,6 +173,4 @@ def _lengths(matrix: Any) -> Any:
 
 
 def _inverse(lengths: Any) -> Any:
-    from scipy.sparse import diags
-
     return diags(1 / np.maximum(lengths, 1e-12))

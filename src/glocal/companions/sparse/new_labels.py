@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_matrix, csr_matrix, hstack, vstack
 
 from glocal.companions.sparse.host_solver import solved
 from glocal.companions.sparse.label_profiles import label_profiles
@@ -61,8 +62,6 @@ def fit_new_labels(
         gold: (n, k) CSR matrix of the new labels they have.
         n_texts: (k,) texts of each label that are known, of which the examples are some.
     """
-    from scipy.sparse import csc_matrix, hstack
-
     texts, scaling = memory.sample.features, memory.margins
     n_examples = np.bincount(gold.indices, minlength=len(names))
     seen, unseen = np.flatnonzero(n_examples), np.flatnonzero(n_examples == 0)
@@ -133,8 +132,6 @@ def _solved(
         prior: (F, k) CSC matrix of the weights to start from.
         config: The settings of the training.
     """
-    from scipy.sparse import csr_matrix, vstack
-
     texts, entries = vstack([examples, sample]).tocsr(), positives.tocoo()
     of_examples = Positives(entries.row, entries.col, positives.shape[1])
     features, labels, weights, biases = solved(texts, of_examples, prior, config)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, hstack
 
 from glocal.companions.sparse.cluster_solvers import ClusterSolvers
 from glocal.companions.sparse.cluster_weights import ClusterProblem, ClusterWeights, join_weights
@@ -216,8 +217,6 @@ class LinearTrainer:
 
     def _group(self, labels: Any, narrow: LinearScorer) -> tuple[LabelGroups, NDArray[np.float32]]:
         """Return weights and biases that labels share with their cluster and with a wider one."""
-        from scipy.sparse import hstack
-
         clusters = self._clusters_of_size(WIDE_CLUSTERS * self._config.cluster_size)
         wide = self._clusters_alone(self._cluster_matrix(labels, clusters))
         of = np.stack([self._group_of(self._clusters), self._group_of(clusters)], axis=1)
@@ -235,8 +234,6 @@ class LinearTrainer:
 
     def _cluster_matrix(self, labels: Any, clusters: Sequence[NDArray[np.int64]]) -> Any:
         """Return which texts have a label of each cluster, (n, clusters)."""
-        from scipy.sparse import csr_matrix
-
         group = self._group_of(clusters)
         label_ids = np.flatnonzero(group >= 0)
         belongs = csr_matrix(
@@ -298,8 +295,6 @@ class _UnmatchedTrainer(LinearTrainer):
 
 def _most_frequent(features: Any, n_columns: int) -> Any:
     """Return the columns that occur in most rows, at most `n_columns`."""
-    from scipy.sparse import csr_matrix
-
     if features.shape[1] <= n_columns:
         return features
     frequency = np.bincount(features.indices, minlength=features.shape[1])

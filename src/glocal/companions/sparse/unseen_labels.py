@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, diags
 
 from glocal.companions.sparse.label_profiles import label_profiles
 from glocal.companions.sparse.name_features import name_matcher
@@ -118,8 +119,6 @@ def name_scorer(
 
 
 def _by_names(vectoriser: Vectoriser, names: Sequence[Sequence[str]]) -> LinearScorer:
-    from scipy.sparse import csr_matrix
-
     nothing = csr_matrix((vectoriser.n_features, len(names)), dtype=np.float32)
     zeros = np.zeros(len(names), np.float32)
     return LinearScorer(nothing, zeros, names=name_matcher(vectoriser, names))
@@ -160,8 +159,6 @@ class _Evidence:
 
     def _relatives(self, labels: NDArray[np.int64]) -> Any:
         """Return (F, k) the mean texts of the relatives of labels, without the labels' own."""
-        from scipy.sparse import diags
-
         counts = np.bincount(self.gold.indices, minlength=self.gold.shape[1])
         each = self.gold @ diags((1 / np.maximum(counts, 1)).astype(np.float32))  # labels alike
         texts = (each @ self.families.T) @ self.families[:, labels]  # (n, k)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import faiss
 import numpy as np
 
 from glocal.data.stored_arrays import check_range
@@ -24,8 +25,6 @@ def check_faiss_index(index: Any, kind: str, shape: tuple[int, ...]) -> None:
     Raises:
         ValueError: The index is of another kind or size, or its numbers point outside.
     """
-    import faiss
-
     n_texts, width = shape
     expected = faiss.IndexIVFScalarQuantizer if kind == "ivf" else faiss.IndexHNSWSQ
     if not isinstance(index, expected):
@@ -48,8 +47,6 @@ def _check_quantizer(quantizer: Any, code_size: int, width: int) -> None:
 
 
 def _check_lists(index: Any, n_texts: int, width: int) -> None:
-    import faiss
-
     lists = index.invlists
     coarse: Any = faiss.downcast_index(index.quantizer)
     _check_quantizer(index.sq, index.code_size, width)
@@ -68,8 +65,6 @@ def _check_lists(index: Any, n_texts: int, width: int) -> None:
 
 
 def _check_graph(index: Any, n_texts: int, width: int) -> None:
-    import faiss
-
     storage, graph = faiss.downcast_index(index.storage), index.hnsw
     if not isinstance(storage, faiss.IndexScalarQuantizer) or storage.ntotal != n_texts:
         raise ValueError("its faiss index has no codes of all texts")

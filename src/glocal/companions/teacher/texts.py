@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from glocal.arrays import Ints
 from glocal.data.corpus import Corpus
@@ -50,8 +51,6 @@ class IndexedTexts:
             labels: The label space; other labels are skipped.
             n_labels: Number of columns of the label matrix, at least that of the label space.
         """
-        from scipy.sparse import csr_matrix
-
         keys = text_keys(train, near=False)
         _, first, group = np.unique(keys, return_index=True, return_inverse=True)
         order = np.argsort(first)
@@ -91,8 +90,6 @@ class IndexedTexts:
     @classmethod
     def load(cls, path: Path, *, n_labels: int) -> IndexedTexts:
         """Read what `save` wrote."""
-        from scipy.sparse import csr_matrix
-
         table = read_columns(path, SCHEMA)
         keys = np.frombuffer(b"".join(table.column("key").to_pylist()), dtype=KEY)
         lists = table.column("labels").combine_chunks()

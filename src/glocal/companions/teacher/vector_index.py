@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glocal.arrays import Floats32, Ints
-from glocal.companions.teacher.faiss_checks import check_faiss_index
 from glocal.data.stored_arrays import read_array
 from glocal.errors import require, unreadable
 
@@ -230,6 +229,8 @@ class SimilarityIndex:
             approximate = None
             if kind != "exact":
                 approximate = _faiss().read_index(str(folder / INDEX_FILE))
+                from glocal.companions.teacher.faiss_checks import check_faiss_index
+
                 check_faiss_index(approximate, kind, vectors.shape)
         return cls(vectors, centre, kind=kind, effort=effort, approximate=approximate)
 

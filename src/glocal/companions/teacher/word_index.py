@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, vstack
 
 from glocal.arrays import Floats32, Ints
 from glocal.data.stored_arrays import check_csr, check_finite, read_array
@@ -60,8 +61,6 @@ class WordIndex:
             heaviest: Number of words kept of a text.
             progress: Called with the number of texts done.
         """
-        from scipy.sparse import vstack
-
         parts = []
         for texts in batches:
             parts.append(_heaviest(vectors.weigh(texts), heaviest))
@@ -84,8 +83,6 @@ class WordIndex:
             own: Position of each among the training texts; -1 for a new text.
             vectors: Word vectors, whose weights are used for new texts.
         """
-        from scipy.sparse import vstack
-
         (known,), (new,) = np.nonzero(own >= 0), np.nonzero(own < 0)
         parts = [self.words[own[known]]]
         if len(new):
@@ -152,8 +149,6 @@ class WordIndex:
         Raises:
             ModelError: A file is missing or damaged.
         """
-        from scipy.sparse import csr_matrix
-
         with unreadable(f"the index in {folder} is damaged or incomplete", OSError, ValueError):
             data, indices, indptr = (
                 read_array(folder / name, np.float32 if part == "data" else np.integer)
@@ -170,8 +165,6 @@ class WordIndex:
 
 def _heaviest(weighed: Any, count: int) -> Any:
     """Return the heaviest words of each row at length 1; ties are broken by column."""
-    from scipy.sparse import csr_matrix
-
     n_rows = weighed.shape[0]
     row = np.repeat(np.arange(n_rows), np.diff(weighed.indptr))
     order = np.lexsort((weighed.indices, -weighed.data, row))
