@@ -2,6 +2,7 @@
 
 import threading
 import tomllib
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from glocal.data.corpus import Corpus
 from glocal.errors import ConfigError, DataError
 from glocal.train.listener import TrainListener
 from glocal.tune import trials, tuning
-from glocal.tune.search_engine import Trial, open_engine
+from glocal.tune.search_engine import Search, Trial, open_engine
 from glocal.tune.search_space import Choice, Range
 from glocal.tune.tuning import tune_recipe
 from tests.tiny import FAST, tiny_corpus
@@ -29,7 +30,7 @@ class Messages(TrainListener):
 
 
 def engine(folder, **changes):
-    return open_engine("optuna", folder, "words", **{"space": SPACE, "first": FIRST, **changes})
+    return open_engine("optuna", replace(Search(folder, "words", SPACE, FIRST), **changes))
 
 
 def test_first_trial_has_the_own_settings_and_others_are_within_the_space(tmp_path):
@@ -62,7 +63,7 @@ def test_trials_worse_than_the_median_are_hopeless(tmp_path):
 
 def test_unknown_engine():
     with pytest.raises(ConfigError, match="search engine"):
-        open_engine("optima", None, "words", space=(), first={})
+        open_engine("optima", Search(None, "words", (), {}))
 
 
 def test_trials_at_once_come_after_the_own_settings(scored, tmp_path, monkeypatch):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from glocal.errors import require
-from glocal.tune.search_engine import Trial
-from glocal.tune.search_space import Range, Searched, Settings
+from glocal.tune.search_engine import Search, Trial
+from glocal.tune.search_space import Range, Searched
 
 _FIRST_RANDOM = 8  # trials before the sampler learns from others
 _FIRST_WHOLE = 4  # trials that are never stopped early
@@ -18,32 +16,20 @@ class OptunaEngine:
     """Proposes settings by Optuna; see `SearchEngine`.
 
     Args:
-        folder: Where the trials are kept, in the file `optuna.log`.
-        stage: Name of the search.
-        space: The settings to search.
-        first: The settings of the first trial.
-        seed: Random seed.
+        search: The search; its trials are kept in the file `optuna.log` of its folder.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        stage: str,
-        *,
-        space: Sequence[Searched],
-        first: Settings,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, search: Search) -> None:
         optuna: Any = require("optuna", extra="tune", purpose="tuning")
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._space, self._first = tuple(space), dict(first)
-        folder.mkdir(parents=True, exist_ok=True)
+        self._search = search
+        search.folder.mkdir(parents=True, exist_ok=True)
         self._study: Any = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(folder / "optuna.log"))),
-            study_name=stage,
+            storage=JournalStorage(JournalFileBackend(str(search.folder / "optuna.log"))),
+            study_name=search.stage,
             direction="maximize",
             load_if_exists=True,
             pruner=optuna.pruners.MedianPruner(n_startup_trials=_FIRST_WHOLE),
@@ -51,7 +37,7 @@ class OptunaEngine:
         # Another seed for each continuation, so that it does not propose the same again.
         n_trials = len(self._study.trials)
         self._study.sampler = optuna.samplers.TPESampler(
-            n_startup_trials=_FIRST_RANDOM, seed=seed + n_trials
+            n_startup_trials=_FIRST_RANDOM, seed=search.seed + n_trials
         )
         self._states: Any = optuna.trial.TrialState
 
@@ -61,10 +47,10 @@ class OptunaEngine:
         if not any(trial.user_attrs.get("first") for trial in finished):
             self._study.enqueue_trial({}, user_attrs={"first": True})
             trial = self._study.ask()
-            trial.set_user_attr("settings", self._first)
-            return Trial(trial.number, dict(self._first), handle=trial)
-        trial = self._study.ask()
-        settings = {searched.key: _suggested(trial, searched) for searched in self._space}
+            settings = dict(self._search.first)
+        else:
+            trial = self._study.ask()
+            settings = {s.key: _suggested(trial, s) for s in self._search.space}
         trial.set_user_attr("settings", settings)
         return Trial(trial.number, settings, handle=trial)
 

@@ -56,27 +56,30 @@ class SearchEngine(Protocol):
         """Return all trials with a score, those of earlier calls included."""
 
 
-ENGINES = {"optuna": "glocal.tune.optuna_engine:OptunaEngine"}
+@dataclass(frozen=True)
+class Search:
+    """A search in a folder.
 
-
-def open_engine(
-    name: str,
-    folder: Path,
-    stage: str,
-    *,
-    space: Sequence[Searched],
-    first: Settings,
-    seed: int = 0,
-) -> SearchEngine:
-    """Return an engine that continues the search in a folder, or starts one.
-
-    Args:
-        name: The engine.
-        folder: Where it keeps its trials.
+    Attributes:
+        folder: Where an engine keeps its trials.
         stage: Name of the search; a folder can hold several.
         space: The settings to search.
         first: The settings of the first trial.
         seed: Random seed.
+    """
+
+    folder: Path
+    stage: str
+    space: Sequence[Searched]
+    first: Settings
+    seed: int = 0
+
+
+ENGINES = {"optuna": "glocal.tune.optuna_engine:OptunaEngine"}
+
+
+def open_engine(name: str, search: Search) -> SearchEngine:
+    """Return an engine that continues the search in a folder, or starts one.
 
     Raises:
         ConfigError: There is no such engine.
@@ -85,7 +88,5 @@ def open_engine(
     if name not in ENGINES:
         raise ConfigError(no_such("search engine", name, list(ENGINES)))
     module, _, kind = ENGINES[name].partition(":")
-    engine: SearchEngine = getattr(import_module(module), kind)(
-        folder, stage, space=space, first=first, seed=seed
-    )
+    engine: SearchEngine = getattr(import_module(module), kind)(search)
     return engine

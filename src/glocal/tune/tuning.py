@@ -31,7 +31,7 @@ from glocal.data.corpus import Corpus
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError, DataError, Interrupted, Remedy
 from glocal.train.listener import TrainListener
-from glocal.tune.search_engine import SearchEngine, Trial, open_engine
+from glocal.tune.search_engine import Search, SearchEngine, Trial, open_engine
 from glocal.tune.search_space import (
     Searched,
     Settings,
@@ -135,9 +135,7 @@ def tune_recipe(
             search = _Stage(stage, runner, listener, deadline=share, most=trials)
             chosen = [*overrides, *as_overrides(found)]
             own = current_values(load_recipe(recipe, chosen), space)
-            proposals = open_engine(
-                engine, folder, stage, space=space, first=own, seed=base.train.seed
-            )
+            proposals = open_engine(engine, Search(folder, stage, space, own, base.train.seed))
             search.run(partial(_with, recipe, chosen), proposals)
             finished = proposals.finished()
             count += len(finished)
