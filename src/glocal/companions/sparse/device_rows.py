@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.companions.sparse.row_kernels import has_kernels, row_products
+from glocal.companions.sparse.row_kernels import Rows, has_kernels, row_products
 from glocal.companions.sparse.sparse_rows import as_stored
 
 
@@ -50,6 +50,11 @@ class DeviceRows:
         return len(self.bounds) - 1
 
     @property
+    def arrays(self) -> Rows:
+        """The tensors, as kernels take them."""
+        return self.bounds, self.columns, self.values
+
+    @property
     def device(self) -> torch.device:
         """The device the tensors are on."""
         return self.values.device
@@ -85,7 +90,7 @@ class DeviceRows:
     def product(self, dense: Tensor) -> Tensor:
         """Return this matrix (n, m) times a dense one (m, k)."""
         if has_kernels(self.device):
-            return row_products(self.bounds, self.columns, self.values, dense.contiguous())
+            return row_products(self.arrays, dense.contiguous())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that torch's own are "in beta state"
             matrix = torch.sparse_csr_tensor(

@@ -100,11 +100,7 @@ class DeviceScorer:
 def _add(scores: Tensor, texts: DeviceRows, weights: DeviceRows) -> None:
     """Add the product of texts and weights to scores in place."""
     if has_kernels(scores.device):
-        add_scores(
-            scores,
-            *(texts.bounds, texts.columns, texts.values),
-            *(weights.bounds, weights.columns, weights.values),
-        )
+        add_scores(scores, texts.arrays, weights.arrays)
         return
     features = texts.columns.long()
     starts, rows = weights.bounds[features], texts.row_numbers()

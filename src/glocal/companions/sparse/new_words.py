@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from glocal.companions.sparse.sparse_rows import as_csr
 from glocal.companions.sparse.sparse_scoring import LinearScorer
@@ -144,18 +145,18 @@ def spread_scorer(
     scorer: LinearScorer, places: NDArray[np.int64], size: int, *, n_words: int
 ) -> LinearScorer:
     """Return a scorer whose features have other places, out of so many, words first."""
-    groups = scorer.groups
-    if groups is not None:
-        groups = replace(groups, weights=_spread_rows(groups.weights, places, size))
+
+    def spread(part: Any, *names: str) -> Any:
+        """Return a part of the scorer with some of its matrices spread; None stays None."""
+        found = {name: _spread_rows(getattr(part, name), places, size) for name in names if part}
+        return part and replace(part, **found)
+
     votes = scorer.votes
     if votes is not None:
         texts = _spread_rows(votes.texts, places[: votes.texts.shape[0]], n_words)
         votes = replace(votes, texts=texts)
-    names = scorer.names
-    if names is not None:
-        matrices = names.weights, names.relatives, names.words
-        own, relatives, words = (_spread_rows(matrix, places, size) for matrix in matrices)
-        names = replace(names, weights=own, relatives=relatives, words=words)
+    names = spread(scorer.names, "weights", "relatives", "words")
+    groups = spread(scorer.groups, "weights")
     weights = _spread_rows(scorer.weights, places, size)
     return replace(scorer, weights=weights, groups=groups, votes=votes, names=names)
 
@@ -168,8 +169,6 @@ def spread_memory(memory: TrainingMemory, places: NDArray[np.int64], size: int) 
 
 def spread_texts(texts: Any, places: NDArray[np.int64], size: int) -> Any:
     """Return the CSR matrix of texts whose features have other places, out of so many."""
-    from scipy.sparse import csr_matrix
-
     columns = texts.indices
     if len(places) and places[-1] != len(places) - 1:  # otherwise all of them stay where they are
         columns = places[columns].astype(columns.dtype)
@@ -177,8 +176,6 @@ def spread_texts(texts: Any, places: NDArray[np.int64], size: int) -> Any:
 
 
 def _spread_rows(matrix: Any, places: NDArray[np.int64], size: int) -> Any:
-    from scipy.sparse import csr_matrix
-
     matrix = as_csr(matrix)
     lengths = np.zeros(size, dtype=matrix.indptr.dtype)
     lengths[places] = np.diff(matrix.indptr)

@@ -19,6 +19,8 @@ from torch import Tensor
 
 from glocal.encoders.triton_jit import jit, tl, triton
 
+# (n + 1,) int64, where each row starts, and the end of the last; (entries,) int32 columns; values.
+Rows = tuple[Tensor, Tensor, Tensor]
 _COLUMNS = 64  # of the dense matrix that a program adds up
 _ENTRIES = 16  # of a sparse row that are read together
 _WEIGHTS = 512  # of a feature that are added together
@@ -33,58 +35,39 @@ def compile_kernels(device: str) -> None:
     """Run every kernel once, so that none has to be compiled later."""
     if not has_kernels(torch.device(device)):
         return
-    bounds, value = torch.arange(2, device=device), torch.ones(1, device=device)
     column = torch.zeros(1, dtype=torch.int32, device=device)
+    rows = torch.arange(2, device=device), column, torch.ones(1, device=device)
     for width in (64, 63):  # multiples of 16 and others are compiled apart
         dense = torch.ones(1, width, device=device)
-        row_products(bounds, column, value, dense)
-        add_scores(dense, bounds, column, value, bounds, column, value)
+        row_products(rows, dense)
+        add_scores(dense, rows, rows)
 
 
-def row_products(bounds: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
-    """Return a sparse matrix (n, m) times a dense one (m, k), both float32.
-
-    Args:
-        bounds: (n + 1,) int64, where each row starts, and the end of the last.
-        columns: (entries,) int32.
-        values: (entries,) float32.
-        dense: (m, k), contiguous.
-    """
-    n_rows, width = len(bounds) - 1, dense.shape[1]
+def row_products(rows: Rows, dense: Tensor) -> Tensor:
+    """Return a sparse matrix (n, m) times a dense one (m, k), contiguous, both float32."""
+    n_rows, width = len(rows[0]) - 1, dense.shape[1]
     product = dense.new_empty(n_rows, width)
     if n_rows and width:
         grid = (n_rows, triton.cdiv(width, _COLUMNS))
         sizes: dict[str, Any] = {"COLUMNS": _COLUMNS, "ENTRIES": _ENTRIES, "num_warps": 2}
         with _chosen(dense.device):
-            _row_products[grid](bounds, columns, values, dense, product, width, **sizes)
+            _row_products[grid](*rows, dense, product, width, **sizes)
     return product
 
 
-def add_scores(
-    scores: Tensor,
-    bounds: Tensor,
-    features: Tensor,
-    values: Tensor,
-    weight_bounds: Tensor,
-    labels: Tensor,
-    weights: Tensor,
-) -> None:
+def add_scores(scores: Tensor, texts: Rows, weights: Rows) -> None:
     """Add the product of texts (n, F) and weights (F, L), both sparse, to scores (n, L) in place.
 
     Args:
         scores: (n, L) float32, contiguous.
-        bounds: (n + 1,) int64, where each text starts.
-        features: (entries,) int32, features of the texts.
-        values: (entries,) float32, their values.
-        weight_bounds: (F + 1,) int64, where the weights of each feature start.
-        labels: (weights,) int32, each once for a feature.
-        weights: (weights,) float32 or float16.
+        texts: The features of the texts.
+        weights: The weights of each feature, float32 or float16, each label once.
     """
     n_texts, n_labels = scores.shape
     if n_texts and n_labels:
-        matrices = bounds, features, values, weight_bounds, labels, weights
+        sizes: dict[str, Any] = {"WEIGHTS": _WEIGHTS, "num_warps": 4}
         with _chosen(scores.device):
-            _add_scores[(n_texts,)](scores, *matrices, n_labels, WEIGHTS=_WEIGHTS, num_warps=4)
+            _add_scores[(n_texts,)](scores, *texts, *weights, n_labels, **sizes)
 
 
 def _chosen(device: torch.device) -> contextlib.AbstractContextManager[Any]:

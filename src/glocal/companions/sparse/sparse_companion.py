@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +22,6 @@ from glocal.log_odds import log_odds
 from glocal.progress import Progress, StagedProgress, report, silent
 
 if TYPE_CHECKING:
-    from glocal.companions.sparse.cluster_solvers import ClusterSolvers
     from glocal.companions.sparse.word_weights import Contribution
     from glocal.data.corpus import Corpus
     from glocal.vocabulary.label_change import LabelChange
@@ -69,25 +68,16 @@ class SparseCompanion(Companion):
         key: list[Any] = [__version__, FORMAT, asdict(recipe.sparse), seed, train.fingerprint()]
         key += [labels.ids, labels.names, labels.alt_names, labels.counts.tolist()]
 
-        def fitted(solvers: ClusterSolvers | None) -> SparseModel:
-            return SparseModel.fit(
-                train,
-                labels,
-                recipe.sparse,
-                seed=seed,
-                device=inputs.device,
-                solvers=solvers,
-                progress=progress,
-            )
-
+        options: dict[str, Any] = {"seed": seed, "device": inputs.device, "progress": progress}
+        fitted = partial(SparseModel.fit, train, labels, recipe.sparse, **options)
         solvers, model = inputs.solvers, None
         if solvers is not None and not solvers.agree(is_cached("sparse", key)):
-            model = fitted(solvers)
+            model = fitted(solvers=solvers)
         with contextlib.nullcontext() if solvers is None else solvers.in_turn():
             return cached(
                 "sparse",
                 key,
-                write=lambda folder: (model or fitted(None)).save(folder / "model"),
+                write=lambda folder: (model or fitted()).save(folder / "model"),
                 read=lambda entry: cls.load(entry / "model", labels),
                 about="linear model of words",
             )

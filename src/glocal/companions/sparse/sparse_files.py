@@ -241,20 +241,17 @@ def _read_names(source: Path, about: dict[str, Any]) -> NameMatcher | None:
         raise ValueError(f"name-labels.npy has not {n_labels} labels in order")
     if bounds[0] != 0 or bounds[-1] != n_names or not (steps > 0).all():
         raise ValueError(f"name-bounds.npy does not divide {n_names} names among {n_labels} labels")
-    slopes = read_array(source / "name-slopes.npy", np.floating).astype(np.float32)
+    slopes = _read_vector(source / "name-slopes.npy", np.floating, n_labels).astype(np.float32)
     check_finite("name-slopes.npy", slopes)
-    if len(slopes) != n_labels:
-        raise ValueError(f"name-slopes.npy has {len(slopes)} values; expected {n_labels}")
     n_features = about["n_features"]
-    return NameMatcher(
-        labels,
-        slopes,
-        _read_matrix(source, "name-weights", (n_features, n_labels)),
-        _read_matrix(source, "name-relatives", (n_features, n_labels)),
-        _read_matrix(source, "name-words", (n_features, n_words)),
-        _read_matrix(source, "name-shares", (n_words, n_names)),
-        bounds,
-    )
+    shapes = {
+        "weights": (n_features, n_labels),
+        "relatives": (n_features, n_labels),
+        "words": (n_features, n_words),
+        "shares": (n_words, n_names),
+    }
+    matrices = {n: _read_matrix(source, f"name-{n}", shape) for n, shape in shapes.items()}
+    return NameMatcher(labels, slopes, **matrices, bounds=bounds)
 
 
 def _read_memory(source: Path, about: dict[str, Any]) -> TrainingMemory | None:
@@ -288,10 +285,8 @@ def _read_weights(source: Path, name: str, shape: tuple[int, int]) -> StoredRows
     """Read weights of 16 bits; older models, and those made from them, have float32."""
     if not (source / f"{name}-scales.npy").exists():
         return _read_matrix(source, name, shape)
-    scales = read_array(source / f"{name}-scales.npy", np.float32)
+    scales = _read_vector(source / f"{name}-scales.npy", np.float32, shape[1])
     check_finite(f"{name}-scales.npy", scales)
-    if len(scales) != shape[1]:
-        raise ValueError(f"{name}-scales.npy has {len(scales)} values; expected {shape[1]}")
     entries = read_array(source / f"{name}-entries.npy", np.int32, mapped="r")
     numbers = None
     if shape[1] > LABELS_OF_HALF:
@@ -312,11 +307,16 @@ def _read_matrix(source: Path, name: str, shape: tuple[int, int]) -> SparseRows:
 
 
 def _read_bounds(source: Path, name: str, n_rows: int) -> NDArray[np.integer[Any]]:
-    bounds = read_array(source / f"{name}-indptr.npy", _MATRIX["indptr"])
-    if len(bounds) != n_rows + 1:
-        raise ValueError(f"{name}-indptr.npy has {len(bounds)} values; expected {n_rows + 1}")
+    bounds = _read_vector(source / f"{name}-indptr.npy", _MATRIX["indptr"], n_rows + 1)
     # scipy wants both kinds of indices of one type; the mapped one must not be copied.
     return bounds if bounds.max() > np.iinfo(np.int32).max else bounds.astype(np.int32)
+
+
+def _read_vector(path: Path, kind: type[Any], size: int) -> NDArray[Any]:
+    values = read_array(path, kind)
+    if len(values) != size:
+        raise ValueError(f"{path.name} has {len(values)} values; expected {size}")
+    return values
 
 
 def _write_weights(folder: Path, name: str, matrix: Any) -> None:

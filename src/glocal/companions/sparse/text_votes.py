@@ -66,15 +66,10 @@ class TextVotes:
         similarity = np.empty(self.texts.shape[1], np.float32)  # fresh memory for each would cost
         for row in range(features.shape[0]):
             neighbours, similarities, _ = self._nearest(features[row : row + 1], similarity)
-            yield self._votes(neighbours, similarities)
-
-    def _votes(
-        self, neighbours: NDArray[np.int64], similarities: NDArray[np.float32]
-    ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
-        labels, places = self._labels_of(neighbours)
-        chosen, of = np.unique(labels, return_inverse=True)
-        votes = np.bincount(of, similarities[places] ** _POWER, minlength=len(chosen))
-        return chosen, self._gain(votes)
+            labels, places = self._labels_of(neighbours)
+            chosen, of = np.unique(labels, return_inverse=True)
+            votes = np.bincount(of, similarities[places] ** _POWER, minlength=len(chosen))
+            yield chosen, self._gain(votes)
 
     def shares(self, text: Any, label: int) -> NDArray[np.float32]:
         """Return how much each feature of a text adds to a label's gain.
