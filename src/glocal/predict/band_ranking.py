@@ -109,24 +109,15 @@ def rank_within_bands(
         texts = corpus.take(rows)
         for competing in (columns, found_gold):
             known = competing[competing < len(predictor.labels)]
+            scores: dict[str, dict[str, Interval | None]]
             if columns.min() >= len(predictor.labels):
-                nothing = dict.fromkeys(f"{metric}@{k}" for metric in _METRICS)
-                counts = competing is found_gold, len(competing), len(rows)
-                rankings.append(BandRanking(name, COMBINED, *counts, nothing))
-                continue
-            found = _ranked(predictor, texts, known, k, progress)
-            alone = _only(gold[rows], columns)
-            rankings += [
-                BandRanking(
-                    name,
-                    part,
-                    competing is found_gold,
-                    len(competing),
-                    len(rows),
-                    _scores(predictions, alone, k),
-                )
-                for part, predictions in {COMBINED: found, **found.experts}.items()
-            ]
+                scores = {COMBINED: dict.fromkeys(f"{metric}@{k}" for metric in _METRICS)}
+            else:
+                found = _ranked(predictor, texts, known, k, progress)
+                parts, alone = {COMBINED: found, **found.experts}, _only(gold[rows], columns)
+                scores = {part: _scores(best, alone, k) for part, best in parts.items()}
+            counts = competing is found_gold, len(competing), len(rows)
+            rankings += [BandRanking(name, part, *counts, own) for part, own in scores.items()]
     return rankings
 
 

@@ -251,7 +251,7 @@ class _Evaluation:
         for k, bands in macro.items():
             for family, attribute in MACRO.items():
                 scores[f"{family}@{k}"] = getattr(bands[OVERALL].all_labels, attribute)
-        calibration = self._calibration(name, found)
+        calibration, ranges = self._calibration(name, found)
         scores |= self._micro(name, found)
         scores["ECE"] = float("nan") if calibration is None else calibration.value
         return PartReport(
@@ -259,7 +259,7 @@ class _Evaluation:
             macro=macro,
             deduplicated=None if self.fresh is None else deduplicated,
             calibration=calibration,
-            ranges=[] if calibration is None else self._ranges(found),
+            ranges=ranges,
             gains=gains,
         )
 
@@ -284,23 +284,20 @@ class _Evaluation:
             )
         return {"micro-P": micro.precision, "micro-R": micro.recall, MICRO: micro.f1.value}
 
-    def _ranges(self, found: Predictions) -> list[ScoreRange]:
-        judged = self.scorer.judge(found)
-        filled = judged.indices >= 0
-        return score_ranges(judged.kept_scores(found.scores)[filled], judged.hits[filled])
-
-    def _calibration(self, name: str, found: Predictions) -> CalibrationError | None:
-        judged = self.scorer.judge(found)
-        depth = max(self.ks)
-        filled = judged.indices[:, :depth] >= 0
-        scores = judged.kept_scores(found.scores)[:, :depth][filled]
+    def _calibration(
+        self, name: str, found: Predictions
+    ) -> tuple[CalibrationError | None, list[ScoreRange]]:
+        judged, first = self.scorer.judge(found), np.s_[:, : max(self.ks)]
+        every, filled = judged.kept_scores(found.scores), judged.indices >= 0
+        scores = every[first][filled[first]]
         if np.all((scores >= 0) & (scores <= 1)):
-            return expected_calibration_error(scores, judged.hits[:, :depth][filled])
+            error = expected_calibration_error(scores, judged.hits[first][filled[first]])
+            return error, score_ranges(every[filled], judged.hits[filled])
         self.warnings.append(
             f"{name}: scores from {scores.min():g} to {scores.max():g} are not probabilities, "
             f"so there is no calibration error, and the threshold applies to raw scores"
         )
-        return None
+        return None, []
 
 
 def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:

@@ -202,19 +202,17 @@ class LabelTree(nn.Module):
     def of_labels(self, states: Mapping[str, State], labels: slice | Tensor) -> Tensor:
         """Return the log-probability of the clusters of labels here: (B, C)."""
         leaves = self.leaves[self._here][labels]
-        total: Tensor | None = None
+        found: list[Tensor] = []
         for level, size in enumerate(self.sizes):
             wanted = self.at_level(leaves, level)
             few = wanted.dim() == 2 and not self._cheap
             # A graph has any number of candidates.
             if few and (torch.compiler.is_exporting() or size > wanted.shape[1]):
-                found = self.log_probabilities(level, states, wanted)
+                found.append(self.log_probabilities(level, states, wanted))
             else:
                 every = self.log_probabilities(level, states)
-                found = every[:, wanted] if wanted.dim() == 1 else every.gather(1, wanted)
-            total = found if total is None else total + found
-        assert total is not None
-        return total
+                found.append(every[:, wanted] if wanted.dim() == 1 else every.gather(1, wanted))
+        return sum(found[1:], found[0])
 
     @property
     def _cheap(self) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from glocal.config.expert_names import parse_experts
+from glocal.config.expert_names import ExpertSpec, parse_experts
 from glocal.config.published_systems import CLUSTERS, MIXTURE, PUBLISHED_SYSTEMS
 from glocal.config.resolve import ResolvedRecipe
 from glocal.config.settings import BILSTM, NO_ENCODER
-from glocal.encoders.encoder import Encoder
+from glocal.encoders.encoder import Encoder, LongDocuments
 from glocal.encoders.label_vectors import label_vectors
 from glocal.encoders.loading import load_pretrained, model_from_config
 from glocal.encoders.lstm_encoder import LSTM, BiLstmModel
@@ -19,7 +19,6 @@ from glocal.encoders.word_encoder import WORD_VECTORS, NoEncoderModel, WordVecto
 from glocal.encoders.word_tokenizer import NoTokenizer
 from glocal.progress import Progress
 from glocal.systems.aplc_xlnet import APLCXLNet
-from glocal.systems.long_documents import long_documents
 from glocal.systems.mixture import ExpertMixture
 from glocal.systems.system import LabelStatistics, System
 from glocal.systems.undrawn_weights import UndrawnWeights
@@ -134,9 +133,21 @@ def _assemble(
         cls_type_id=tokenizer.facts.cls_type_id,
         pooling=recipe.encoder.pooling,
         total_layers=n_layers,
-        long_documents=long_documents(recipe, experts, tokenizer),
+        long_documents=_long_documents(recipe, experts, tokenizer),
     )
     if recipe.encoder.gradient_checkpointing:
         model.gradient_checkpointing_enable()
     family = FAMILIES[PUBLISHED_SYSTEMS[recipe.system].family]
     return family(recipe, encoder, experts, statistics_for(encoder))
+
+
+def _long_documents(
+    recipe: ResolvedRecipe, experts: Sequence[ExpertSpec], tokenizer: TextTokenizer
+) -> LongDocuments | None:
+    """Return how tokens beyond `max_length` are read; None where they are cut off."""
+    by_chunks, chunking = recipe.document.reads == "chunks", tokenizer.chunking(recipe.encoder)
+    if chunking is None:
+        return None
+    readers = ("A", "D") if by_chunks else ("A",)
+    layers = {layer for spec in experts if spec.kind in readers for layer in spec.layers}
+    return LongDocuments(chunking, tuple(sorted(layers)), mean_document=by_chunks)

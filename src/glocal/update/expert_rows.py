@@ -94,11 +94,8 @@ def _rows_kept(
     label_names = _label_tensors(mixture)
     state = {}
     for name, old in mixture.state_dict().items():
-        if name == _LEAVES:
-            state[name] = blank[name]  # see `_keep_clusters`
-            continue
         if name not in label_names:
-            state[name] = old
+            state[name] = blank[name] if name == _LEAVES else old  # see `_keep_clusters`
             continue
         new = torch.zeros_like(blank[name])
         flat = old.reshape(len(old), -1).float().cpu().numpy()

@@ -77,10 +77,8 @@ def fit_rows(expert: Expert, place: int, start: Rows, texts: ReadTexts) -> Rows:
     hold = torch.where(free, texts.hold, 0.0)[:, None]
     rows = [part.detach().clone().float().requires_grad_() for part in start.parts]
     scale = float(start.parts[0].std().clamp(min=1e-3))
-    rates = [{"params": [rows[0]], "lr": _RATE * scale}]
-    if len(rows) > 1:
-        rates.append({"params": [rows[1]], "lr": _RATE})
-    optimizer = torch.optim.Adam(rates)
+    rates = zip(rows, (_RATE * scale, _RATE), strict=False)  # not all have biases
+    optimizer = torch.optim.Adam([{"params": [row], "lr": rate} for row, rate in rates])
     lessons = _lessons(expert, place, start, texts)
     with torch.enable_grad():
         for _ in range(_STEPS):
