@@ -242,7 +242,23 @@ def build_vectors(
         extra: More texts whose words are read from a file, such as the names of labels.
         progress: Called with (done, total) while vectors are trained.
     """
-    vectors = _source(config, encoder, train, extra, progress)
+    words = config.text_words
+    if config.vectors == "corpus":
+        from glocal.encoders.word_vectors import train_word_vectors
+
+        vectors = train_word_vectors(
+            train, dimensions=config.dimensions, max_words=words, progress=progress
+        )
+    elif is_vector_file(config.vectors):
+        from glocal.encoders.word_vectors import read_word_vectors, words_of
+
+        keep = words_of(train, extra, max_words=words)
+        vectors = read_word_vectors(config.vectors, keep=keep, max_words=words)
+    else:
+        from glocal.encoders.loading import load_pretrained
+
+        named = encoder if config.vectors == "encoder" else replace(encoder, name=config.vectors)
+        vectors = StaticVectors.of_encoder(*load_pretrained(named), max_words=words)
     if config.weighting == "mean":
         return vectors
     frequencies = np.zeros(len(vectors.matrix), dtype=np.int64)
@@ -254,32 +270,6 @@ def build_vectors(
 def is_vector_file(source: str) -> bool:
     """Return whether `teacher.vectors` names a file, not an encoder."""
     return Path(source).is_file() or source.endswith(FILE_ENDINGS)
-
-
-def _source(
-    config: TeacherConfig,
-    encoder: EncoderConfig,
-    train: Corpus,
-    extra: Sequence[str],
-    progress: Progress | None,
-) -> StaticVectors:
-    words = config.text_words
-    if config.vectors == "corpus":
-        from glocal.encoders.word_vectors import train_word_vectors
-
-        return train_word_vectors(
-            train, dimensions=config.dimensions, max_words=words, progress=progress
-        )
-    if is_vector_file(config.vectors):
-        from glocal.encoders.word_vectors import read_word_vectors, words_of
-
-        keep = words_of(train, extra, max_words=words)
-        return read_word_vectors(config.vectors, keep=keep, max_words=words)
-    from glocal.encoders.loading import load_pretrained
-
-    named = encoder if config.vectors == "encoder" else replace(encoder, name=config.vectors)
-    model, tokenizer = load_pretrained(named)
-    return StaticVectors.of_encoder(model, tokenizer, max_words=words)
 
 
 def _ragged_take(rows: Sequence[Sequence[int]], positions: Ints) -> tuple[NDArray[np.int32], Ints]:

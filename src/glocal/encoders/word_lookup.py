@@ -120,7 +120,8 @@ LOOKUPS: dict[str, type[EncoderLookup] | type[VocabularyLookup]] = {
 
 def plain_words(text: str, max_words: int) -> list[str]:
     """Return the first words of a text in lower case, split at punctuation."""
-    return [part for word in text.split(None, max_words)[:max_words] for part in _parts(word)]
+    words = text.split(None, max_words)[:max_words]
+    return [part for word in words for part in WORD.findall(word.lower())]
 
 
 def word_forms(word: str) -> set[str]:
@@ -128,7 +129,3 @@ def word_forms(word: str) -> set[str]:
     bare = EDGE.sub("", word)
     parts = WORD.findall(bare)
     return {word, bare, bare.lower(), *parts, *(part.lower() for part in parts)}
-
-
-def _parts(word: str) -> list[str]:
-    return WORD.findall(word.lower())

@@ -1,6 +1,7 @@
 """What labels are said to be about."""
 
 from glocal.companions.teacher.known_labels import KnownLabels
+from glocal.config import TeacherConfig
 from glocal.data.corpus import Corpus
 from glocal.vocabulary.label_space import LabelSpace
 from glocal.vocabulary.label_table import LabelEntry, LabelTable
@@ -12,7 +13,7 @@ def describe(labels, entries, words=4, **options):
     corpus = Corpus.from_texts(TEXTS, labels)
     table = LabelTable.from_entries(entries) if entries else None
     space = LabelSpace.build(corpus, table=table, **options)
-    known = KnownLabels.find(corpus, space, table, parents=True, words=words, text_words=100)
+    known = KnownLabels.find(corpus, space, table, TeacherConfig(words=words, text_words=100))
     return dict(zip(known.ids, known.descriptions, strict=True))
 
 
@@ -41,7 +42,7 @@ def test_a_label_without_name_and_texts_is_described_by_its_id():
 def test_the_empty_corners_of_a_hierarchy(tmp_path):
     corpus = Corpus.from_texts(TEXTS, [["a"]] * 3)
     space = LabelSpace.build(corpus)
-    known = KnownLabels.find(corpus, space, None, parents=True, words=4, text_words=9)
+    known = KnownLabels.find(corpus, space, None, TeacherConfig(words=4, text_words=9))
     assert known.parent_matrix is None
     known.save(tmp_path / "labels.parquet")
     assert KnownLabels.load(tmp_path / "labels.parquet") == known

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from glocal.config import TeacherConfig
 from glocal.data.corpus import Corpus
 from glocal.encoders.word_lookup import plain_words
 from glocal.vocabulary.label_space import LabelSpace
@@ -25,9 +26,7 @@ def describe_labels(
     entries: Sequence[LabelEntry],
     train: Corpus,
     labels: LabelSpace,
-    *,
-    words: int,
-    text_words: int,
+    config: TeacherConfig,
 ) -> list[str]:
     """Return the description of each label.
 
@@ -35,15 +34,14 @@ def describe_labels(
         entries: The labels of the label space in its order, then any others.
         train: The training texts.
         labels: The label space.
-        words: Maximum number of words of a description.
-        text_words: Number of words read of each training text.
+        config: The most words of a description, and the words read of each training text.
     """
     nameless = [p for p, entry in enumerate(entries[: len(labels)]) if not _text(entry)]
-    found = _marking_words(train, labels, nameless, words=words, text_words=text_words)
+    found = _marking_words(train, labels, nameless, config)
     described = [
         found.get(place) or _text(entry) or entry.id for place, entry in enumerate(entries)
     ]
-    return [" ".join(text.split()[:words]) for text in described]
+    return [" ".join(text.split()[: config.words]) for text in described]
 
 
 def _text(entry: LabelEntry) -> str:
@@ -53,7 +51,7 @@ def _text(entry: LabelEntry) -> str:
 
 
 def _marking_words(
-    train: Corpus, labels: LabelSpace, places: Sequence[int], *, words: int, text_words: int
+    train: Corpus, labels: LabelSpace, places: Sequence[int], config: TeacherConfig
 ) -> dict[int, str]:
     """Return the most characteristic words of the texts of the labels at some places."""
     if not places:
@@ -65,13 +63,13 @@ def _marking_words(
     ]
     read = np.unique(np.concatenate(texts_of))
     counts = {
-        int(row): _counts(text, text_words)
+        int(row): _counts(text, config.text_words)
         for row, text in zip(read, train.take(read).texts(), strict=True)
     }
     frequencies = Counter(word for count in counts.values() for word in count)
     rarity = {word: math.log((1 + len(counts)) / (0.5 + n)) for word, n in frequencies.items()}
     return {
-        place: " ".join(_best([counts[int(row)] for row in rows], rarity, words))
+        place: " ".join(_best([counts[int(row)] for row in rows], rarity, config.words))
         for place, rows in zip(places, texts_of, strict=True)
     }
 

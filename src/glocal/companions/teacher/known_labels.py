@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glocal.companions.teacher.descriptions import describe_labels
+from glocal.config import TeacherConfig
 from glocal.data.corpus import Corpus
 from glocal.data.stored_arrays import check_range, read_columns
 from glocal.vocabulary.label_space import LabelSpace
@@ -51,10 +52,7 @@ class KnownLabels:
         train: Corpus,
         labels: LabelSpace,
         table: LabelTable | None,
-        *,
-        parents: bool,
-        words: int,
-        text_words: int,
+        config: TeacherConfig,
     ) -> KnownLabels:
         """Collect the labels of a label space and those above them.
 
@@ -62,13 +60,11 @@ class KnownLabels:
             train: The training texts, whose words describe labels without a name.
             labels: The label space.
             table: Names and parents of labels.
-            parents: Whether to add the labels above.
-            words: Maximum number of words of a description.
-            text_words: Number of words read of each training text.
+            config: Whether to add the labels above, and the lengths of descriptions and texts.
         """
         facts = labels.ids, labels.names, labels.descriptions, labels.parents
         entries = list(map(LabelEntry, *facts))
-        above = _parents(entries, table) if parents else [()] * len(entries)
+        above = _parents(entries, table) if config.parents else [()] * len(entries)
         places = {entry.id: place for place, entry in enumerate(entries)}
         for parent in (parent for found in above for parent in found):
             if parent not in places and table is not None:
@@ -76,7 +72,7 @@ class KnownLabels:
                 assert entry is not None, "unknown parents were skipped"
                 places[parent] = len(entries)
                 entries.append(entry)
-        described = describe_labels(entries, train, labels, words=words, text_words=text_words)
+        described = describe_labels(entries, train, labels, config)
         rows = [tuple(places[parent] for parent in found) for found in above]
         rows += [()] * (len(entries) - len(rows))
         return cls([entry.id for entry in entries], described, rows)

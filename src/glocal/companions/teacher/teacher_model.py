@@ -88,18 +88,10 @@ class Teacher(Companion):
         """
         config, train, vectors = inputs.recipe.teacher, inputs.train, inputs.vectors
         assert vectors is not None, "a teacher compares texts by word vectors"
-        known = KnownLabels.find(
-            train,
-            inputs.labels,
-            inputs.table,
-            parents=config.parents,
-            words=config.words,
-            text_words=config.text_words,
-        )
+        known = KnownLabels.find(train, inputs.labels, inputs.table, config)
         texts, first = IndexedTexts.of_corpus(train, inputs.labels, n_labels=len(known))
         stage = progress("texts read by the teacher")
-        build = _index_words if config.similarity == "words" else _index_vectors
-        return cls(texts, build(train, first, config, vectors, stage), known, config, vectors)
+        return cls(texts, _index(train, first, config, vectors, stage), known, config, vectors)
 
     def fingerprint(self) -> str:
         """Identify the teacher: changes whenever the scope of some text may."""
@@ -289,31 +281,22 @@ def _features(scopes: Scopes) -> Arrays:
     return {SCOPE: scopes.labels, SCOPE_WEIGHT: scopes.weights}
 
 
-def _index_words(
+def _index(
     train: Corpus,
     rows: Ints,
     config: TeacherConfig,
     vectors: StaticVectors,
     progress: Progress,
-) -> WordIndex:
-    """Index the words of the texts at some rows."""
-    index = WordIndex.of_texts(
-        train.iter_texts(BATCH_TEXTS),
-        vectors,
-        heaviest=config.heaviest,
-        progress=lambda done: progress(done, len(train)),
-    )
-    return index if len(rows) == len(index) else index.keep(rows)
-
-
-def _index_vectors(
-    train: Corpus,
-    rows: Ints,
-    config: TeacherConfig,
-    vectors: StaticVectors,
-    progress: Progress,
-) -> SimilarityIndex:
-    """Index the vectors of the texts at some rows."""
+) -> SimilarityIndex | WordIndex:
+    """Index the words, or the vectors, of the texts at some rows."""
+    if config.similarity == "words":
+        index = WordIndex.of_texts(
+            train.iter_texts(BATCH_TEXTS),
+            vectors,
+            heaviest=config.heaviest,
+            progress=lambda done: progress(done, len(train)),
+        )
+        return index if len(rows) == len(index) else index.keep(rows)
     embedded = _embed_corpus(train, vectors, progress)
     return SimilarityIndex.of_embedded(
         embedded if len(rows) == len(embedded) else embedded[rows],

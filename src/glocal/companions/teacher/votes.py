@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.arrays import Floats, Floats32, Ints
+from glocal.arrays import Floats32, Ints
 
 
 @dataclass(frozen=True)
@@ -85,19 +85,7 @@ def scopes_from_neighbours(
         texts, places = np.append(texts, above.row), np.append(places, above.col)
         weights = np.append(weights, np.zeros(len(above.data)))
         support = np.append(support, above.data)
-    return _ranked(texts, places, weights, support, n_texts=len(rows), size=size)
-
-
-def _ranked(
-    texts: NDArray[Any],
-    places: NDArray[Any],
-    weights: Floats,
-    support: Floats,
-    *,
-    n_texts: int,
-    size: int,
-) -> Scopes:
-    """Rank labels by weight, then by support, then by place; each once."""
+    # By weight, then by support, then by place; each once.
     order = np.lexsort((places, -support, -weights, texts))
     texts, places, weights = texts[order], places[order], weights[order]
     # A label with votes that is also a parent occurs twice; its votes come first.
@@ -106,8 +94,8 @@ def _ranked(
     texts, places, weights = texts[kept], places[kept], weights[kept]
     rank = np.arange(len(texts)) - np.searchsorted(texts, texts)
     inside = rank < size
-    labels = np.full((n_texts, size), -1, dtype=np.int32)
-    votes = np.zeros((n_texts, size), dtype=np.float32)
+    labels = np.full((len(rows), size), -1, dtype=np.int32)
+    shares = np.zeros((len(rows), size), dtype=np.float32)
     labels[texts[inside], rank[inside]] = places[inside]
-    votes[texts[inside], rank[inside]] = weights[inside]
-    return Scopes(labels, votes)
+    shares[texts[inside], rank[inside]] = weights[inside]
+    return Scopes(labels, shares)
