@@ -77,10 +77,5 @@ def _answer(ray: Any, reference: Any, shard: Shard, job: ShardJob) -> dict[str, 
     try:
         answer: dict[str, Any] = ray.get(reference)
     except ray.exceptions.RayActorError as error:
-        first = shard.number * job.rows
-        raise GlocalError(
-            f"{MAX_LOSSES + 1} workers in a row were lost with rows {first + 1} to "
-            f"{first + len(shard.rows)} of the input; look at these rows and at the memory of the "
-            "machines, and run the command again: finished shards are kept"
-        ) from error
+        raise job.lost(shard, MAX_LOSSES + 1) from error
     return answer

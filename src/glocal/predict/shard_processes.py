@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from glocal.companions.sparse.threads import n_threads
-from glocal.errors import GlocalError
 from glocal.predict.shard_worker import raise_problem
 from glocal.predict.shards import Shard, ShardJob
 
@@ -127,12 +126,7 @@ class _Feeder(threading.Thread):
                 loss,
                 MAX_LOSSES,
             )
-        first = shard.number * self._job.rows
-        raise GlocalError(
-            f"{MAX_LOSSES} workers in a row were lost with rows {first + 1} to "
-            f"{first + len(shard.rows)} of the input; look at these rows and at the memory of the "
-            "machine, and run the command again: finished shards are kept"
-        )
+        raise self._job.lost(shard, MAX_LOSSES)
 
     def _running_worker(self) -> subprocess.Popen[bytes]:
         if self._worker is None:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from glocal.data.checksums import CHECKSUMS_FILE, file_checksum
 from glocal.data.corpus import Document
 from glocal.data.file_store import open_store
-from glocal.errors import DataError
+from glocal.errors import DataError, GlocalError
 from glocal.predict.bulk import CHUNK, TopKPredictor, predict_rows
 from glocal.predict.tag_files import jsonl_line
 
@@ -58,6 +58,15 @@ class ShardJob:
     def to_mapping(self) -> dict[str, Any]:
         """Return the job as JSON values."""
         return asdict(self)
+
+    def lost(self, shard: Shard, workers: int) -> GlocalError:
+        """Return the error of a shard whose workers are lost again and again."""
+        first = shard.number * self.rows
+        return GlocalError(
+            f"{workers} workers in a row were lost with rows {first + 1} to "
+            f"{first + len(shard.rows)} of the input; look at these rows and at the memory of the "
+            "workers, and run the command again: finished shards are kept"
+        )
 
 
 @dataclass(frozen=True)

@@ -55,11 +55,6 @@ def open_writer(
         yield _annif_folder_sink(Path(name))
         return
     open_sink = _SINKS[_format(name, to)]
-    if name == "-":
-        with open_sink(sys.stdout.buffer, names) as sink:
-            yield sink
-        sys.stdout.buffer.flush()
-        return
     with _open_file(name) as file, open_sink(file, names) as sink:
         yield sink
 
@@ -88,7 +83,11 @@ def open_line_writer(
 
 @contextmanager
 def _open_file(name: str) -> Iterator[IO[bytes]]:
-    """Open a file that appears when it is complete, compressed if its name says so."""
+    """Open a file that appears when it is complete, compressed if its name says so; or stdout."""
+    if name == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
     with write_file(name) if is_remote(name) else atomic_write(name) as file:
         if not name.endswith(".gz"):
             yield file
