@@ -62,7 +62,9 @@ class LabelTree(nn.Module):
         self.config, self.n_labels, self.labels_here = config, n_labels, EVERY_LABEL
         self.sizes = level_sizes(config)
         # A tuple: they are modules of the mixture, not of the tree.
-        self.scorers = tuple(_scorers(config, experts))
+        documents = [expert for expert in experts if isinstance(expert, DocumentExpert)]
+        first = (*documents, *experts)[:1]
+        self.scorers = tuple(experts) if config.clusters_by == "all" else first
         levels = [[ClusterRows(expert, size) for expert in self.scorers] for size in self.sizes]
         self.levels = nn.ModuleList(nn.ModuleList(rows) for rows in levels)
         leaves = torch.arange(n_labels) * self.sizes[-1] // n_labels
@@ -369,10 +371,3 @@ def level_sizes(config: CandidatesConfig) -> list[int]:
     while len(sizes) < config.levels and sizes[0] // config.branching >= 2:
         sizes.insert(0, sizes[0] // config.branching)
     return sizes
-
-
-def _scorers(config: CandidatesConfig, experts: Sequence[Expert]) -> list[Expert]:
-    if config.clusters_by == "all":
-        return list(experts)
-    documents = [expert for expert in experts if isinstance(expert, DocumentExpert)]
-    return [*documents, *experts][:1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +50,11 @@ def build_system(
         The system and the encoder's tokenizer.
     """
     model, tokenizer = _load_encoder(recipe, vectors)
-
-    def with_text_vectors(encoder: Encoder) -> LabelStatistics:
-        if not recipe.uses_label_text:
-            return statistics
+    n_layers = int(model.config.num_hidden_layers)
+    encoder, experts = _encoder_of(recipe, model, tokenizer, n_layers)
+    if recipe.uses_label_text:
         assert statistics.texts is not None, "gathered where the recipe uses label text"
-        vectors = label_vectors(
+        found = label_vectors(
             encoder,
             tokenizer,
             statistics.texts,
@@ -63,10 +62,8 @@ def build_system(
             device=device_type,
             progress=progress,
         )
-        return replace(statistics, text_vectors=vectors)
-
-    n_layers = int(model.config.num_hidden_layers)
-    return _assemble(recipe, model, tokenizer, with_text_vectors, n_layers=n_layers), tokenizer
+        statistics = replace(statistics, text_vectors=found)
+    return _family(recipe)(recipe, encoder, experts, statistics), tokenizer
 
 
 def rebuild_system(
@@ -80,7 +77,8 @@ def rebuild_system(
     n_layers = int(mapping.pop("glocal_layers"))
     with UndrawnWeights():
         model = _stored_encoder(mapping, recipe)
-        return _assemble(recipe, model, tokenizer, lambda _: statistics, n_layers=n_layers)
+        encoder, experts = _encoder_of(recipe, model, tokenizer, n_layers)
+        return _family(recipe)(recipe, encoder, experts, statistics)
 
 
 def _stored_encoder(mapping: dict[str, Any], recipe: ResolvedRecipe) -> Any:
@@ -107,21 +105,19 @@ def _load_encoder(
     return WordVectorModel.of(vectors)
 
 
-def _assemble(
-    recipe: ResolvedRecipe,
-    model: Any,
-    tokenizer: TextTokenizer,
-    statistics_for: Callable[[Encoder], LabelStatistics],
-    *,
-    n_layers: int,
-) -> System:
-    """Put encoder and experts together.
+def _family(recipe: ResolvedRecipe) -> type[System]:
+    return FAMILIES[PUBLISHED_SYSTEMS[recipe.system].family]
+
+
+def _encoder_of(
+    recipe: ResolvedRecipe, model: Any, tokenizer: TextTokenizer, n_layers: int
+) -> tuple[Encoder, list[ExpertSpec]]:
+    """Return the encoder of a recipe, and the experts that it computes layers for.
 
     Args:
         recipe: The settings.
         model: The encoder's model.
         tokenizer: The encoder's tokenizer.
-        statistics_for: Returns the statistics of the labels; may encode their texts.
         n_layers: Layers of the encoder before it was cut, which `last` and `middle` refer to.
     """
     experts = parse_experts(recipe.experts, n_layers)
@@ -137,8 +133,7 @@ def _assemble(
     )
     if recipe.encoder.gradient_checkpointing:
         model.gradient_checkpointing_enable()
-    family = FAMILIES[PUBLISHED_SYSTEMS[recipe.system].family]
-    return family(recipe, encoder, experts, statistics_for(encoder))
+    return encoder, experts
 
 
 def _long_documents(
