@@ -21,6 +21,7 @@ import pyarrow as pa
 from glocal.companions.companion import Companion, FitInputs
 from glocal.companions.companion_list import companions_of
 from glocal.config import recipe_from_mapping, recipe_to_mapping
+from glocal.data.atomic import write_json
 from glocal.data.corpus import Corpus
 from glocal.vocabulary.label_space import LabelSpace
 
@@ -40,7 +41,7 @@ def start_fit(
     names = [kind.folder for kind in kinds]
     recipe = recipe_to_mapping(inputs.recipe)
     document = {"recipe": recipe, "companions": names, "device": inputs.device}
-    (folder / "recipe.json").write_text(json.dumps(document), encoding="utf-8")
+    write_json(folder / "recipe.json", document)
     table = inputs.train.table
     with (
         pa.OSFile(str(folder / "train.arrow"), "wb") as sink,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from glocal.arrays import Floats32, Ints
 from glocal.config import Recipe
 from glocal.data.corpus import Corpus
 from glocal.distillation.teacher_scores import TeacherScorer
@@ -80,14 +79,20 @@ def distill(
     check_target(Path(out), resume=resume, overwrite=overwrite)
     teacher = TeacherScorer(teachers, device=device, batch_size=_BATCH)
     check_same_labels(teacher.labels.ids, build_label_space(recipe, train, label_table))
-    scores = _score(teacher, train, texts, top=top, listener=listener or TrainListener())
+    shown, parts = listener or TrainListener(), []
+    for corpus, what in ((train, "training texts"), (texts, "texts without labels")):
+        if corpus is not None:
+            progress = throttled_progress(shown)(f"{what} scored by the teacher")
+            parts.append(teacher.best_labels(corpus, top=top, progress=progress))
+            shown.on_message(f"{len(corpus):,} {what} scored by the teacher")
+    best, scores = (np.concatenate(some) for some in zip(*parts, strict=True))
     facts = {
         "teachers": [path.name for path in teacher.paths],
         "weight": weight,
         "top": top,
         "unlabelled_texts": 0 if texts is None else len(texts),
     }
-    soft = SoftTargets(teacher.labels.ids, *scores, texts, weight, facts)
+    soft = SoftTargets(teacher.labels.ids, best, scores, texts, weight, facts)
     del teacher  # gone from the device before the student trains
     return fit(
         recipe,
@@ -101,22 +106,3 @@ def distill(
         listener=listener,
         soft=soft,
     )
-
-
-def _score(
-    teacher: TeacherScorer,
-    train: Corpus,
-    texts: Corpus | None,
-    *,
-    top: int,
-    listener: TrainListener,
-) -> tuple[Ints, Floats32]:
-    """Return the teacher's best labels of the training texts, then of the others."""
-    parts = []
-    for corpus, what in ((train, "training texts"), (texts, "texts without labels")):
-        if corpus is not None:
-            progress = throttled_progress(listener)(f"{what} scored by the teacher")
-            parts.append(teacher.best_labels(corpus, top=top, progress=progress))
-            listener.on_message(f"{len(corpus):,} {what} scored by the teacher")
-    labels, scores = zip(*parts, strict=True)
-    return np.concatenate(labels), np.concatenate(scores)

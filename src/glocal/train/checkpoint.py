@@ -53,6 +53,22 @@ class RunState:
     evaluations: list[dict[str, Any]] = field(default_factory=list)
 
 
+def read_state(folder: Path, fingerprint: str, *, about: str) -> RunState:
+    """Read the state of a run from a folder.
+
+    Raises:
+        TrainingError: It is that of another run.
+    """
+    state = RunState(**json.loads((folder / "state.json").read_text("utf-8")))
+    if state.fingerprint != fingerprint:
+        raise TrainingError(
+            f"{about} had another recipe or other data, such as other labels, so the run cannot be "
+            "resumed with these",
+            remedies=[START_AGAIN],
+        )
+    return state
+
+
 class RunFolder:
     """The folder that holds the state of an unfinished run.
 
@@ -144,13 +160,7 @@ class RunFolder:
         latest = self.latest()
         assert latest is not None, "there is a checkpoint"
         try:
-            state = RunState(**json.loads((latest / "state.json").read_text("utf-8")))
-            if state.fingerprint != fingerprint:
-                raise TrainingError(
-                    f"the unfinished run in {self.path} had another recipe or other data, such as "
-                    "other labels, so it cannot be resumed with these",
-                    remedies=[START_AGAIN],
-                )
+            state = read_state(latest, fingerprint, about=f"the unfinished run in {self.path}")
             device = next(system.parameters()).device
             self._restore(system, optimizer, latest)
             random = latest / f"random-{rank}.safetensors"

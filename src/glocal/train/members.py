@@ -25,7 +25,7 @@ from glocal.storage.model_directory import StoredModel
 from glocal.storage.tensors import write_tensors
 from glocal.systems.mixture_ensemble import MixtureEnsemble
 from glocal.systems.system import System
-from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState
+from glocal.train.checkpoint import START_AGAIN, RunFolder, RunState, read_state
 from glocal.train.context import RunContext
 from glocal.train.dev import DevEvaluator, Outcome
 from glocal.train.engine import Engine
@@ -112,16 +112,9 @@ class _Kept:
         if not self.path.is_dir():
             return None
         try:
-            state = RunState(**json.loads((self.path / "state.json").read_text("utf-8")))
+            return read_state(self.path, fingerprint, about=f"the finished member in {self.path}")
         except (OSError, ValueError, TypeError) as error:
             raise self._unreadable(error) from error
-        if state.fingerprint != fingerprint:
-            raise TrainingError(
-                f"the finished member in {self.path} had another recipe or other data, such as "
-                "other labels, so the run cannot be resumed with these",
-                remedies=[START_AGAIN],
-            )
-        return state
 
     def load_weights(self, system: System) -> None:
         try:

@@ -19,14 +19,11 @@ def build_optimizer(system: System, config: TrainConfig, device: torch.device) -
     """Return AdamW over the system's groups; only the encoder's matrices have weight decay."""
     groups: list[dict[str, Any]] = []
     for name, parameters in system.parameter_groups().items():
-        trained = [p for p in parameters if p.requires_grad]
-        decayed = [p for p in trained if name == "encoder" and p.dim() > 1]
-        plain = [p for p in trained if not (name == "encoder" and p.dim() > 1)]
         base = {"name": name, "base_rate": config.rates[name]}
-        if decayed:
-            groups.append({**base, "params": decayed, "weight_decay": config.weight_decay})
-        if plain:
-            groups.append({**base, "params": plain, "weight_decay": 0.0})
+        for is_decayed, decay in ((True, config.weight_decay), (False, 0.0)):
+            own = [p for p in parameters if (name == "encoder" and p.dim() > 1) is is_decayed]
+            if trained := [p for p in own if p.requires_grad]:
+                groups.append({**base, "params": trained, "weight_decay": decay})
     _check_complete(system, groups)
     return torch.optim.AdamW(groups, lr=0.0, fused=True)
 
