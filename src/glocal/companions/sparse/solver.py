@@ -15,7 +15,7 @@ many times the arithmetic of coordinate descent, which visits one label's texts 
 - Directions are Polak and Ribière's. The loss along one is piecewise quadratic: the step
   length comes from a few Newton steps on one number per label, without reading the texts.
 - The start is w₀ with bias −1, where a text without the label costs nothing yet.
-- Arrays are numpy's, or torch's on a GPU (`device_texts`): the steps below are the same for both.
+- Arrays are numpy's, or torch's on a GPU (`device_solver`): the steps below are the same for both.
 """
 
 from __future__ import annotations
