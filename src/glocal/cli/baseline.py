@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import typer
 
 from glocal.cli import console, options
 from glocal.cli.parameters import argument, option
 from glocal.cli.studies import job_view, read_splits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 app = typer.Typer()
 
@@ -75,7 +71,8 @@ def baseline(
     if against is not None:  # before the work, rather than after it
         load_document_scores(against, measured_on=splits.measuring_hash)
     conditions = Conditions(threads=threads or usable_cores(), timed=True)
-    with _folder(out) as folder:
+    with nullcontext(out) if out else TemporaryDirectory(prefix="glocal-baseline-") as place:
+        folder = Path(place)
         runner = Runner([Job.make(method, splits, conditions, folder)], out=folder)
         (row,) = runner.run(children=1, overwrite=True, view=job_view())
         if row.has_failed:
@@ -93,17 +90,6 @@ def baseline(
     console.show(document, [*tables, cost_table([row])])
     if out is not None:
         console.note(f"Predictions and results are in {out}.")
-
-
-@contextlib.contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
-    """Yield the user's folder, or a temporary one."""
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        yield out
-        return
-    with tempfile.TemporaryDirectory(prefix="glocal-baseline-") as folder:
-        yield Path(folder)
 
 
 def _list() -> None:

@@ -11,29 +11,26 @@ their standard deviation; the CSV and JSON files have every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from glocal.config import Recipe
 from glocal.lab.analysis import (
     GROUPS,
     MACRO,
-    Analysis,
     K,
     Macro,
+    StudyAnalysis,
     band_names,
     band_table,
     macro_of,
     percent,
-    shared_settings,
 )
-from glocal.lab.experiment.jobs import Result, Splits
+from glocal.lab.experiment.jobs import Result
 from glocal.lab.plots import Panel, dot_plot
 from glocal.lab.seeds import merge_runs, seeded_name
-from glocal.lab.variant_tables import VariantTable
 from glocal.predict.evaluation import COMBINED, MEAN
 from glocal.table import Column, Table, columns
 
@@ -41,42 +38,31 @@ SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5")
 _PLOTTED = _PUBLISHED = ("P@1", "P@3", "P@5")
 
 
-class Ablation(Analysis):
+@dataclass(eq=False)
+class Ablation(StudyAnalysis):
     """The results of a table's variants.
 
     Args:
-        table: The variants.
-        recipes: Recipe of each run.
-        splits: The texts.
-        runs: The results there are.
         seeds: The seeds every variant was trained from, if several were asked for.
     """
 
-    def __init__(
-        self,
-        table: VariantTable,
-        recipes: Mapping[str, Recipe],
-        splits: Splits,
-        runs: Sequence[Result],
-        *,
-        seeds: Sequence[int] = (),
-    ) -> None:
-        self.table, self.splits, self.runs, self.seeds = table, splits, runs, seeds
-        self.heading = table.title
-        self.stem = f"{table.name}-seeds" if seeds else table.name
-        finished = {run.name: run for run in runs if run.is_done}
+    seeds: Sequence[int] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        finished = {run.name: run for run in self.runs if run.is_done}
         self.finished = {
             v.name: [finished[name] for name in self._run_names(v.name) if name in finished]
-            for v in table.variants
+            for v in self.table.variants
         }
         self.done = {
-            v.name: merge_runs(found, v.name, v.title) if seeds else found[0]
-            for v in table.variants
+            v.name: merge_runs(found, v.name, v.title) if self.seeds else found[0]
+            for v in self.table.variants
             if (found := self.finished[v.name])
         }
-        self.note = f"{splits.describe()} {shared_settings(list(recipes.values()))}"
-        if seeds:
-            self.note += f" Means over seeds {', '.join(map(str, seeds))}."
+        if self.seeds:
+            self.stem = f"{self.table.name}-seeds"
+            self.note += f" Means over seeds {', '.join(map(str, self.seeds))}."
 
     def _run_names(self, variant: str) -> list[str]:
         return [seeded_name(variant, seed) for seed in self.seeds] if self.seeds else [variant]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glocal.config import Recipe
 from glocal.data.atomic import write_json, write_text
-from glocal.lab.experiment.jobs import Result
+from glocal.lab.experiment.jobs import Result, Splits
 from glocal.predict.evaluation import COMBINED, OVERALL, UNSEEN
 from glocal.table import Table, columns
+
+if TYPE_CHECKING:
+    from glocal.lab.variant_tables import VariantTable
 
 K = "5"  # cut-off of macro scores
 MACRO = {"P": "precision", "R": "recall", "F": "f1"}
@@ -39,9 +43,9 @@ class Analysis(ABC):
         """Return the tables that fit a terminal."""
         return self.tables()
 
-    @abstractmethod
     def csv_table(self) -> Table:
-        """Return the rows of the CSV file."""
+        """Return the rows of the CSV file: by default those of the JSON file."""
+        return Table.from_records(self.heading, self.to_dict()["rows"])
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -61,6 +65,27 @@ class Analysis(ABC):
             write_json(stem.with_name(f"{self.stem}.json"), self.to_dict()),
         ]
         return paths + (self.plot(stem) if plots else [])
+
+
+@dataclass(eq=False)
+class StudyAnalysis(Analysis):
+    """An analysis of the variants of a table.
+
+    Args:
+        table: The variants.
+        recipes: Recipe of each run.
+        splits: The texts.
+        runs: The results there are.
+    """
+
+    table: VariantTable
+    recipes: Mapping[str, Recipe]
+    splits: Splits
+    runs: Sequence[Result]
+
+    def __post_init__(self) -> None:
+        self.stem, self.heading = self.table.name, self.table.title
+        self.note = f"{self.splits.describe()} {shared_settings(list(self.recipes.values()))}"
 
 
 def macro_of(result: Result, part: str = COMBINED) -> Macro:

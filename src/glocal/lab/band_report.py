@@ -80,10 +80,6 @@ class BandComparison(Analysis):
         ]
         return {"k": self.k, "texts": self.source, "rows": rows}
 
-    def csv_table(self) -> Table:
-        """Return the rows of the JSON file."""
-        return Table.from_records(self.heading, self.to_dict()["rows"])
-
     def plot(self, stem: Path) -> list[Path]:
         """Draw bars for each group."""
         paths = []

@@ -234,10 +234,6 @@ class HeadCosts(Analysis):
             for row in self.rows
         ]
 
-    def csv_table(self) -> Table:
-        """Return all that was measured."""
-        return Table.from_records(self.heading, self.records())
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {"note": self.note, "rows": self.records()}

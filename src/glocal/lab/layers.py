@@ -9,16 +9,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from glocal.config import Recipe, load_recipe
+from glocal.config import load_recipe
 from glocal.encoders.read_facts import read_encoder_facts
 from glocal.errors import ConfigError
-from glocal.lab.analysis import Analysis, shared_settings
-from glocal.lab.experiment.jobs import Result, Splits
+from glocal.lab.analysis import StudyAnalysis
+from glocal.lab.experiment.jobs import Result
 from glocal.lab.plots import Panel, line_plot
 from glocal.lab.variant_tables import Variant, VariantTable
 from glocal.predict.evaluation import COMBINED, MEAN
@@ -122,28 +122,13 @@ def _layer(expert: str) -> int:
     return int(expert.partition("-")[2])
 
 
-class LayerSweep(Analysis):
-    """The results of a sweep.
+class LayerSweep(StudyAnalysis):
+    """The results of a sweep, whose table is from `layer_table`."""
 
-    Args:
-        table: From `layer_table`.
-        recipes: Recipe of each variant.
-        splits: The texts.
-        results: The results there are.
-    """
-
-    def __init__(
-        self,
-        table: VariantTable,
-        recipes: Mapping[str, Recipe],
-        splits: Splits,
-        results: Sequence[Result],
-    ) -> None:
-        self.table, self.splits = table, splits
-        self.stem, self.heading = table.name, table.title
-        self.failed = {result.name: result.error for result in results if result.has_failed}
-        self.points = [LayerPoint.of(result) for result in results if result.is_done]
-        self.note = f"{splits.describe()} {shared_settings(list(recipes.values()))}"
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.failed = {run.name: run.error for run in self.runs if run.has_failed}
+        self.points = [LayerPoint.of(run) for run in self.runs if run.is_done]
 
     @property
     def compares_kinds(self) -> bool:

@@ -15,7 +15,7 @@ import gc
 import logging
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from glocal.config import recipe_from_mapping
@@ -46,6 +46,7 @@ class RunView:
         """A job has ended, or was found finished."""
 
 
+@dataclass
 class Runner:
     """Runs jobs.
 
@@ -61,15 +62,13 @@ class Runner:
         ConfigError: If `out` cannot be used: it is a file, or holds results of an older version.
     """
 
-    def __init__(
-        self,
-        jobs: Sequence[Job],
-        *,
-        out: Path,
-        reuse: Sequence[Path] = (),
-        check_first: bool = True,
-    ) -> None:
-        self.jobs, self.out, self.reuse, self.check_first = jobs, out, reuse, check_first
+    jobs: Sequence[Job]
+    out: Path = field(kw_only=True)
+    reuse: Sequence[Path] = field(default=(), kw_only=True)
+    check_first: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        out = self.out
         if out.exists() and not out.is_dir():
             raise ConfigError(f"{out} is a file; expected a folder for models and results")
         studies = (out / "results").is_dir() and (out / "models").is_dir()
