@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from glocal.config.durations import format_seconds
 from glocal.progress import Progress
@@ -125,7 +125,7 @@ class TrainingProgress(TrainListener):
         self._last_score = ""
         self._last_line = time.monotonic()
 
-    def __enter__(self) -> TrainingProgress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

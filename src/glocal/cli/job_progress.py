@@ -21,9 +21,6 @@ class JobProgress(TrainingProgress, JobListener):
         self.method, self.last = method, time.monotonic()
         self.status: Any = None
 
-    def __enter__(self) -> JobProgress:
-        return self
-
     def on_progress(self, stage: str, seconds: float, percent: float | None) -> None:
         """Show the stage: a changing line on a terminal, a line now and then elsewhere."""
         share = "" if percent is None else f" {percent:.0f} %"

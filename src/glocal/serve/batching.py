@@ -14,11 +14,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from glocal.ranking.predictions import Predictions
+if TYPE_CHECKING:
+    from glocal.predict.predictor import Predictor
+    from glocal.ranking.predictions import Predictions
 
 Result = TypeVar("Result")
 LabelIds = tuple[str, ...] | None
@@ -26,20 +28,6 @@ LabelIds = tuple[str, ...] | None
 
 class Busy(Exception):
     """More texts wait than the server accepts."""
-
-
-class BatchPredictor(Protocol):
-    """The part of `Predictor` that batching uses."""
-
-    def predict(
-        self,
-        texts: Sequence[str],
-        *,
-        k: int,
-        only: Sequence[str] | None = None,
-        exclude: Sequence[str] | None = None,
-    ) -> Predictions:
-        """Return the best k labels of each text."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +70,7 @@ class Batcher:
         queued: Number of texts that wait.
     """
 
-    predictor: BatchPredictor
+    predictor: Predictor
     max_batch: int = field(kw_only=True)
     max_queued: int = field(kw_only=True)
     on_batch: Callable[[int], None] = field(default=lambda size: None, kw_only=True)

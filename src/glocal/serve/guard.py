@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 
-from glocal.serve.problems import Problem, busy, problem_response
+from glocal.serve.problems import Problem, busy
 from glocal.serve.serve_settings import ServeSettings, is_loopback
 from glocal.serve.server_metrics import ServerMetrics
 
@@ -102,10 +102,10 @@ class Observer:
             # The message of an error may hold a text, so only its place is logged.
             failure = [type(error).__name__, *traceback.format_tb(error.__traceback__)]
             if not state["status"]:
-                response = problem_response(
+                problem = Problem(
                     500, f"an unexpected fault; the log has it under request id {request_id}"
                 )
-                await response(scope, receive, observed)
+                await problem.response()(scope, receive, observed)
         finally:
             self._record(scope, state, request_id, time.perf_counter() - started, failure)
 

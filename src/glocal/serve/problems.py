@@ -41,22 +41,15 @@ class Problem(Exception):
         self.status, self.detail, self.headers = status, detail, dict(headers or {})
 
     def response(self) -> Response:
-        """Return the answer."""
-        return problem_response(self.status, self.detail, headers=self.headers)
-
-
-def problem_response(
-    status: int, detail: str, *, headers: Mapping[str, str] | None = None
-) -> Response:
-    """Return an answer that describes a problem; a long detail is cut."""
-    shown = detail if len(detail) <= _LONGEST_DETAIL else f"{detail[:_LONGEST_DETAIL]}…"
-    document = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": shown,
-    }
-    return Response(dump_json(document), status, dict(headers or {}), MEDIA_TYPE)
+        """Return the answer; a long detail is cut."""
+        detail = self.detail
+        document = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": detail if len(detail) <= _LONGEST_DETAIL else f"{detail[:_LONGEST_DETAIL]}…",
+        }
+        return Response(dump_json(document), self.status, self.headers, MEDIA_TYPE)
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -6,25 +6,20 @@ label that is none of its ids but the name of exactly one of its labels stands f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from glocal.data.corpus import Corpus
 
+if TYPE_CHECKING:
+    from glocal.vocabulary.label_space import LabelSpace
+    from glocal.vocabulary.label_table import LabelTable
 
-class NamedLabels(Protocol):
-    """A label table, or the labels of a model."""
 
-    @property
-    def ids(self) -> Sequence[str]:
-        """Ids of the labels."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Their names."""
+NamedLabels: TypeAlias = "LabelTable | LabelSpace"  # a label table, or the labels of a model
 
 
 def with_label_ids(corpus: Corpus, labels: NamedLabels) -> tuple[Corpus, list[str]]:
