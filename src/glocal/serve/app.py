@@ -97,8 +97,10 @@ def _routes(service: Service) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.service = service
-    for router in (rest_router, annif_router, label_studio_router, tei_router, health_router):
+    for router in (rest_router, annif_router, tei_router, health_router):
         app.include_router(router)
+    for prefix in ("/label-studio", "/label-studio/{model}"):
+        app.include_router(label_studio_router, prefix=prefix)
     _add_page(app)
     _add_errors(app)
     return app

@@ -23,7 +23,7 @@ from glocal.serve.problems import POST_PROBLEMS, Problem, problem_responses
 from glocal.serve.service import InService, Service
 from glocal.vocabulary.label_space import LabelSpace
 
-label_studio_router = APIRouter(prefix="/label-studio", include_in_schema=False)
+label_studio_router = APIRouter(include_in_schema=False)
 
 _PROBLEMS = problem_responses(*POST_PROBLEMS)
 _CONTROLS = {"Choices": "choices", "Taxonomy": "taxonomy"}
@@ -118,14 +118,12 @@ class Interface:
 
 
 @label_studio_router.get("/health")
-@label_studio_router.get("/{model}/health")
 async def health(service: InService, model: ModelId | None = None) -> dict[str, str]:
     """Say that the backend is there."""
     return {"status": "UP", "model_class": f"glocal {service.model(model).id}"}
 
 
 @label_studio_router.post("/setup", responses=_PROBLEMS)
-@label_studio_router.post("/{model}/setup", responses=_PROBLEMS)
 async def setup(
     request: SetupRequest, service: InService, model: ModelId | None = None
 ) -> dict[str, str]:
@@ -136,14 +134,12 @@ async def setup(
 
 
 @label_studio_router.get("/versions")
-@label_studio_router.get("/{model}/versions")
 async def versions(service: InService, model: ModelId | None = None) -> dict[str, list[str]]:
     """List the versions of the model: the one that is served."""
     return {"versions": [_version(service, model)]}
 
 
 @label_studio_router.post("/predict", responses=_PROBLEMS)
-@label_studio_router.post("/{model}/predict", responses=_PROBLEMS)
 async def prefill(
     request: TaskBatch, service: InService, model: ModelId | None = None
 ) -> dict[str, Any]:
@@ -174,7 +170,6 @@ async def prefill(
 
 
 @label_studio_router.post("/webhook", status_code=201, responses=_PROBLEMS)
-@label_studio_router.post("/{model}/webhook", status_code=201, responses=_PROBLEMS)
 async def webhook(
     event: WebhookEvent, service: InService, model: ModelId | None = None
 ) -> dict[str, Any]:

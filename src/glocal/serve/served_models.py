@@ -228,11 +228,8 @@ async def watch(models: Collection[ServedModel], seconds: float) -> None:
 
 def fingerprint(folder: Path) -> Fingerprint:
     """Identify the files of a model directory by size, time and place on the disk."""
-    found = []
-    for file in sorted(folder.rglob("*")):
-        facts = file.stat()
-        found.append((str(file), facts.st_size, facts.st_mtime_ns, facts.st_ino))
-    return tuple(found)
+    files = ((str(file), file.stat()) for file in sorted(folder.rglob("*")))
+    return tuple((name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in files)
 
 
 def model_ids(paths: Sequence[Path]) -> list[str]:
