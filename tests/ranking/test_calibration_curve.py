@@ -356,3 +356,9 @@ def test_one_shift_of_at_most_half_a_unit_corrects_the_sum(share, shift):
 def test_fifty_gold_labels_are_enough_for_a_shift():
     assert _shift(np.array([0.2]), 50.0, np.array([100.0])) == pytest.approx(-0.2)
     assert _shift(np.array([0.2]), 49.9, np.array([100.0])) == 0.0
+
+
+def test_pairs_beyond_the_mean_of_the_last_bin_follow_the_last_piece():
+    knots = np.array([-1.0, 0.0, 2.0])
+    x = np.array([-1.003, -0.5, 1.0, 2.004])
+    np.testing.assert_allclose(_hats(x, knots) @ knots, x)

@@ -196,3 +196,13 @@ def test_every_label_may_be_asked_for_or_only_those_that_are_always_given():
         goal = Goal(labels_per_text=wanted)
         found = fit_decision(predictions, gold, goal=goal, at_least=at_least)
         assert decision_scores(found, predictions, gold).tags_per_text == wanted
+
+
+def test_folds_are_drawn_by_the_seed_which_is_0_by_default():
+    predictions, gold = skewed(n=60)
+    found = [
+        fit_label_decision(predictions, gold, goal=Goal(), **options)[1]
+        for options in ({}, {"seed": 0}, {"seed": 1})
+    ]
+    assert found[0] == found[1]
+    assert found[0] != found[2]

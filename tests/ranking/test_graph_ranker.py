@@ -345,3 +345,25 @@ def test_best_of_many_labels(k):
     found, values = graph_ranker._topk(last, np.zeros((1, 2), np.float32), 2)
     assert found.tolist() == [[2, 2**31 - 1]]
     assert values.tolist() == [[0, 0]]
+
+
+def test_several_experts_and_the_mean_are_told_apart(made):
+    ranker, request = made()[0], RankRequest(4, experts=EXPERTS, mean=True)
+    ranker.combination = WEIGHTED
+    found = ranker.rank_documents(documents(), np.arange(N), request)
+    for number in range(N):
+        check(found, number, number, range(L), 4, WEIGHTED)
+        check(found.mean, number, number, range(L), 4)
+        for place, name in enumerate(EXPERTS):
+            alone = np.stack([TABLE[place, number]] * 2)
+            check(found.experts[name], number, number, range(L), 4, logits=alone)
+
+
+def test_candidates_go_with_their_documents_into_the_parts_of_a_batch(made, monkeypatch):
+    ranker, _ = made(threads=2)
+    monkeypatch.setattr(graph_ranker, "_SEVERAL", L * (5 + 3) * 2)  # two documents
+    positions = np.array([5, 3, 0, 4, 1])
+    given = np.stack([np.random.default_rng(row).permutation(L)[:4] for row in range(5)])
+    found = ranker.rank_documents(documents(), positions, RankRequest(3, candidates=given))
+    for row, number in enumerate(positions):
+        check(found, row, number, given[row].tolist(), 3)
