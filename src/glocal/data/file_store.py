@@ -11,32 +11,10 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 from glocal.data.atomic import atomic_write, exclusive
 from glocal.data.remote import RemoteStore, is_remote
 from glocal.errors import DataError
-
-
-class FileStore(Protocol):
-    """A folder of files that are published atomically."""
-
-    address: str
-
-    def names(self) -> list[str]:
-        """Return the names of the complete files, sorted."""
-
-    def read(self, name: str) -> bytes:
-        """Return the content of a file."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """Publish a file, all at once; one of the same name is replaced."""
-
-    def remove(self) -> None:
-        """Remove the folder and everything in it."""
-
-    def exclusive(self) -> contextlib.AbstractContextManager[None]:
-        """Keep other processes from working on the folder, where the file system can."""
 
 
 class LocalStore:
@@ -61,7 +39,7 @@ class LocalStore:
         return (self._folder / name).read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
-        """Publish a file, all at once."""
+        """Publish a file, all at once; one of the same name is replaced."""
         with atomic_write(self._folder / name) as file:
             file.write(content)
 
@@ -80,6 +58,9 @@ class LocalStore:
                 f"another run writes to it ({error.strerror}); wait for it, or write elsewhere",
                 path=self.address,
             ) from error
+
+
+FileStore = LocalStore | RemoteStore  # a folder of files that are published atomically
 
 
 def open_store(address: str) -> FileStore:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import PlainTextResponse, Response
 
 from glocal.errors import GlocalError
-from glocal.serve import explanations, schemas
+from glocal.serve import schemas
 from glocal.serve.problems import GET_PROBLEMS, POST_PROBLEMS, Problem, problem_responses
 from glocal.serve.prometheus import CONTENT_TYPE
 from glocal.serve.service import InService
@@ -81,9 +81,10 @@ async def explain(request: schemas.ExplainRequest, service: InService) -> schema
 
     def explained(predictor: Predictor) -> schemas.ExplainResponse:
         tags = [tag.to_dict() for tag in predictor.explain(text, k=k, labels=request.labels)]
-        similar = explanations.similar_texts(predictor, text, service.similar)
         return schemas.ExplainResponse(
-            model=model.id, tags=[schemas.ExplainedTag(**tag) for tag in tags], similar=similar
+            model=model.id,
+            tags=[schemas.ExplainedTag(**tag) for tag in tags],
+            similar=[] if service.similar is None else service.similar.explain(predictor, text),
         )
 
     return await loaded.run(explained)
@@ -103,10 +104,25 @@ async def labels(
     size: Annotated[int, Query(ge=1, le=_MAX_PAGE_SIZE)] = 20,
 ) -> schemas.LabelPage:
     """Search labels by name and alternative names, or walk down the hierarchy."""
-    loaded = await service.loaded(service.model(model))
-    return await asyncio.to_thread(
-        lambda: explanations.label_page(loaded.search, q, parent=parent, page=page, size=size)
-    )
+    search = (await service.loaded(service.model(model))).search
+
+    def found() -> schemas.LabelPage:
+        page_of, labels = search.find(q, parent=parent, page=page, size=size), search.labels
+        facts = [
+            schemas.LabelFacts(
+                id=labels.ids[position],
+                name=labels.names[position],
+                alternatives=list(labels.alt_names[position]),
+                description=labels.descriptions[position],
+                parents=list(labels.parents[position]),
+                children_count=search.children_count(position),
+                count=int(labels.counts[position]),
+            )
+            for position in page_of.positions
+        ]
+        return schemas.LabelPage(total=page_of.total, page=page, size=size, labels=facts)
+
+    return await asyncio.to_thread(found)
 
 
 @rest_router.post("/feedback", status_code=201, responses=problem_responses(*POST_PROBLEMS))

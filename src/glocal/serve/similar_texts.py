@@ -12,16 +12,20 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glocal.data.corpus import Corpus
+from glocal.serve import schemas
+
+if TYPE_CHECKING:
+    from glocal.predict.predictor import Predictor
 
 logger = logging.getLogger(__name__)
 
 _SHOWN_CHARACTERS = 500
-_LEAST = 0.05  # similarity of a text that is shown
+_MOST, _LEAST = 10, 0.05  # texts of an explanation, similarity of one that is shown
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,26 @@ class SimilarTexts:
             self._shown(int(row), float(similarities[row]))
             for row in best
             if similarities[row] >= _LEAST
+        ]
+
+    def explain(self, predictor: Predictor, text: str) -> list[schemas.SimilarText]:
+        """Return the texts that a teacher found, or else those with similar words."""
+        known, teacher = predictor.labels, predictor.explain_teacher(text)
+        if teacher is None:
+            found = self.find(text, _MOST)
+        else:
+            found = [
+                SimilarText(n.id, self.beginning(n.id), n.labels, n.similarity)
+                for n in teacher.neighbours[:_MOST]
+            ]
+
+        def named(id_: str) -> schemas.LabelName:
+            name = known.names[known.index[id_]] if id_ in known.index else id_
+            return schemas.LabelName(id=id_, name=name)
+
+        return [
+            schemas.SimilarText(**{**vars(one), "labels": list(map(named, one.labels))})
+            for one in found
         ]
 
     def beginning(self, id: str) -> str | None:
