@@ -198,7 +198,7 @@ def convert(
     concepts are known in SKOS alone.
     """
     from glocal.data.writers import check_writable_format
-    from glocal.vocabulary.label_writer import write_label_table
+    from glocal.vocabulary.label_table import write_label_table
 
     check_writable_format(out)
     table = read_labels_file(vocabulary, choice=choice)

@@ -11,16 +11,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from glocal.data.builtin import builtin_label_rows
 from glocal.data.formats.detect import table_rows
 from glocal.data.formats.rows import Problems, split_labels
 from glocal.data.formats.source import Source
+from glocal.data.writers import write_rows
 from glocal.errors import ConfigError, DataError
 from glocal.progress import Progress
 from glocal.vocabulary.annif_vocabulary import annif_tsv_rows, from_annif_row, is_annif_tsv
@@ -234,6 +238,27 @@ def read_label_table(
     if not entries:
         raise source.error("no labels in the file; expected at least one row")
     return _chosen(LabelTable.from_entries(entries, source=source.name), choice)
+
+
+def write_label_table(table: LabelTable, path: str | Path) -> None:
+    """Write a label table; a failure leaves an existing file unchanged.
+
+    Args:
+        table: The labels.
+        path: A file ending in `.jsonl`, `.jsonl.gz` or `.parquet`.
+
+    Raises:
+        ConfigError: The file has another ending.
+    """
+    columns = {name: getattr(table, column) for column, name in DESCRIBED.items()}
+    write_rows(path, table=lambda: pa.table(columns), lines=_lines(columns))
+
+
+def _lines(columns: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
+    """Yield one JSON object for each label, without empty fields."""
+    for values in zip(*columns.values(), strict=True):
+        row = {name: value for name, value in zip(columns, values, strict=True) if value}
+        yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
 def _chosen(table: LabelTable, choice: ConceptChoice) -> LabelTable:
