@@ -136,8 +136,7 @@ def unreadable(what: str, *kinds: type[Exception], advice: str = "") -> Iterator
     try:
         yield
     except kinds as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelError(f"{what}: {reason}{advice}") from error
+        raise ModelError(f"{what}: {first_line(error)}{advice}") from error
 
 
 class NewerFormatError(ModelError):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from glocal.data.corpus import Document
-from glocal.data.formats import feather, file_kinds
+from glocal.data.formats import arrow_files, file_kinds
 from glocal.data.formats.annif_folder import is_annif_folder, read_annif_folder
 from glocal.data.formats.delimited import csv_rows, detect_delimiter, header_names, tsv_rows
 from glocal.data.formats.encodings import keeps_line_breaks
@@ -15,7 +15,6 @@ from glocal.data.formats.fields import ReadOptions
 from glocal.data.formats.huggingface import is_saved_dataset, read_huggingface
 from glocal.data.formats.jsonl import json_rows
 from glocal.data.formats.lines import looks_like_fasttext, read_annif, read_fasttext, read_plain
-from glocal.data.formats.parquet import parquet_rows
 from glocal.data.formats.rows import Problems, RowReader, documents_from_rows
 from glocal.data.formats.source import Source
 from glocal.data.formats.xmc import (
@@ -34,8 +33,8 @@ TABLES: dict[str, TableRows] = {
     "jsonl": json_rows,
     "csv": csv_rows,
     "tsv": tsv_rows,
-    "parquet": parquet_rows,
-    "feather": feather.feather_rows,
+    "parquet": arrow_files.parquet_rows,
+    "feather": arrow_files.feather_rows,
 }
 
 
@@ -184,7 +183,7 @@ def _table_format(source: Source, head: bytes, columns: Collection[str]) -> str 
     """
     if head.startswith(b"PAR1"):
         return "parquet"
-    if head.startswith(feather.MAGIC):
+    if head.startswith(arrow_files.MAGIC):
         return "feather"
     if (ending := _ending(source)) in BY_ENDING:
         return BY_ENDING[ending]

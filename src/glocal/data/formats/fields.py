@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,10 @@ class RowFields:
     options: ReadOptions
     texts: dict[tuple[str, ...], int] = field(default_factory=dict)
     labels: str = ""
-    _places: dict[tuple[str, ...], _Places] = field(default_factory=dict)
+    _places: Callable[[tuple[str, ...]], _Places] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._places = functools.lru_cache(MOST_KEY_SETS)(self._find)
 
     def text_of(self, row: Mapping[str, Any]) -> str:
         """Return the text of a row.
@@ -97,7 +101,7 @@ class RowFields:
         Raises:
             ValueError: It has none; a remedy may be the second argument.
         """
-        places = self._places_in(row)
+        places = self._places(tuple(row))
         found = _present(row, places.text) or _present(row, places.text_parts)
         if not found:
             raise self._no_text(row, places)
@@ -113,29 +117,20 @@ class RowFields:
 
     def labels_of(self, row: Mapping[str, Any]) -> Any:
         """Return the value of the labels, or None."""
-        for name, value in _present(row, self._places_in(row).labels).items():
+        for name, value in _present(row, self._places(tuple(row)).labels).items():
             self.labels = name
             return value
         return None
 
     def id_of(self, row: Mapping[str, Any]) -> Any:
         """Return the value of the id, or None."""
-        return next(iter(_present(row, self._places_in(row).id).values()), None)
+        return next(iter(_present(row, self._places(tuple(row)).id).values()), None)
 
     def never_found(self) -> list[str]:
         """Return those of several text fields that no row had."""
         used = {name.lower() for names in self.texts for name in names}
         names = self.options.text_names
         return [name for name in names if name.lower() not in used] if len(names) > 1 else []
-
-    def _places_in(self, row: Mapping[str, Any]) -> _Places:
-        keys = tuple(row)
-        places = self._places.get(keys)
-        if places is None:
-            if len(self._places) >= MOST_KEY_SETS:
-                self._places.clear()
-            places = self._places[keys] = self._find(keys)
-        return places
 
     def _find(self, keys: Sequence[str]) -> _Places:
         options = self.options
