@@ -3,7 +3,7 @@ import json
 import pytest
 
 from glocal.config import load_recipe, recipe_names
-from glocal.config.documented_toml import documented_toml
+from glocal.config.toml import documented_toml
 
 
 def test_list_is_the_default(run):

@@ -56,7 +56,7 @@ def show(
 ) -> None:
     """Print a recipe as TOML, with a comment for every setting."""
     from glocal.config import load_recipe, recipe_to_mapping
-    from glocal.config.documented_toml import documented_toml
+    from glocal.config.toml import documented_toml
 
     if console.settings.as_json:
         console.print_json(recipe_to_mapping(load_recipe(name, override or ())))

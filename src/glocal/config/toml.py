@@ -1,18 +1,19 @@
-"""Recipes as plain mappings and as TOML."""
+"""Recipes as plain mappings and as TOML, plain or with a comment for every setting."""
 
 from __future__ import annotations
 
-import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, asdict, fields, is_dataclass
 from typing import Any
 
+from glocal.config.option import help_texts
 from glocal.config.settings import Recipe
 
 
 def recipe_to_mapping(recipe: Recipe) -> dict[str, Any]:
     """Return a recipe as nested plain mappings, every key present."""
-    return typing.cast(dict[str, Any], _plain(dataclasses.asdict(recipe)))
+    return typing.cast(dict[str, Any], _plain(asdict(recipe)))
 
 
 def _plain(value: Any) -> Any:
@@ -28,13 +29,45 @@ def to_toml(mapping: Mapping[str, Any]) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
+def documented_toml(recipe: Any) -> str:
+    """Return a recipe as TOML with a comment for every setting."""
+    return "\n".join(_documented(recipe, "")).lstrip("\n") + "\n"
+
+
+def _documented(section: Any, path: str) -> Iterator[str]:
+    specs = [(spec, getattr(section, spec.name)) for spec in fields(section)]
+    helps = help_texts(type(section))
+    if path:
+        first_line = (type(section).__doc__ or "").strip().splitlines()[0]
+        yield from ("", f"# {first_line}", f"[{path}]")
+    for spec, value in specs:
+        if not is_dataclass(value) and not isinstance(value, Mapping):
+            yield f"{_assignment(spec.name, value)}  # {_help(spec, helps)}"
+    for spec, value in specs:
+        inner = f"{path}.{spec.name}" if path else spec.name
+        if isinstance(value, Mapping):
+            yield from ("", f"# {_help(spec, helps)}", f"[{inner}]")
+            yield from (_assignment(key, number) for key, number in value.items())
+        elif is_dataclass(value):
+            yield from _documented(value, inner)
+
+
+def _assignment(key: str, value: Any) -> str:
+    return f"{_key(key)} = {_value(value)}"
+
+
+def _help(spec: Field[Any], helps: Mapping[str, str]) -> str:
+    choices = spec.metadata.get("choices")
+    suffix = f" (one of: {', '.join(map(str, choices))})" if choices else ""
+    return f"{helps.get(spec.name, '')}{suffix}"
+
+
 def _write_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
     inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     if path and (len(inner) < len(table) or not inner):
         lines += ["", f"[{'.'.join(path)}]"]
-    lines += [
-        f"{_key(k)} = {_value(v)}" for k, v in table.items() if k not in inner and v is not None
-    ]
+    plain = {key: value for key, value in table.items() if key not in inner and value is not None}
+    lines += [_assignment(key, value) for key, value in plain.items()]
     for key, value in inner.items():
         _write_table(value, (*path, _key(key)), lines)
 
