@@ -56,11 +56,11 @@ def timed(*functions, repeats, device):
 
 def compare_training(flat, heads, workload, device, repeats):
     """Each layer's step in turn with the flat one's."""
-    step = training_step(flat, workload, device)
+    step = training_step(flat, workload)
     for name, head in heads.items():
         share = parameters(head) / parameters(flat)
         print(f"  {name}: {parameters(head):,} parameters, {share:.3f} of the flat layer's")
-        own = training_step(head, workload, device)
+        own = training_step(head, workload)
         show(f"training step, flat | {name}", *timed(step, own, repeats=repeats, device=device))
 
 
@@ -78,7 +78,7 @@ def compare_with_flat(flat, heads, document, k, repeats):
 
 def compare_prediction(head, name, workload, device, k, repeats):
     """Unpruned and pruned in turn, for every state of the gates."""
-    document, gold = workload.documents(device), workload.gold(device)
+    document, gold = workload.documents(), workload.gold()
     for how in ("closed", "typical", "open"):
         gated = set_gates(head, document, gold, how)
         times = timed(
@@ -102,14 +102,14 @@ def main():
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     device = torch.device(args.device)
-    workload = Workload(args.labels, width=args.width, batch=args.batch)
+    workload = Workload(args.labels, width=args.width, batch=args.batch, device=device)
     print(f"{args.labels:,} labels, d {args.width}, batch {args.batch}, {device}, "
           f"{torch.get_num_threads()} threads; medians, the two in turn")  # fmt: skip
     flat = FlatHead(workload).to(device)
     print(f"  flat: {parameters(flat):,} parameters")
     heads = {name: build_clusters(workload, p).to(device) for name, p in PARTITIONS.items()}
     compare_training(flat, heads, workload, device, args.steps)
-    compare_with_flat(flat, heads, workload.documents(device), args.k, args.repeats)
+    compare_with_flat(flat, heads, workload.documents(), args.k, args.repeats)
     flat.to("meta")  # its memory is not needed any more
     gc.collect()
     for name, head in heads.items():

@@ -42,7 +42,7 @@ def test_counted_parameters_are_the_formula_plus_biases_and_layer_norms():
 
 def test_labels_of_documents_follow_zipf_and_do_not_repeat():
     workload = head_bench.Workload(1000, batch=400)
-    gold = workload.gold(torch.device("cpu")).numpy()
+    gold = workload.gold().numpy()
     assert all(len(set(row)) == 5 for row in gold.tolist())
     assert np.isin(gold, range(100)).mean() > 0.6  # ln 100 / ln 1000, about
     counts = workload.counts()
@@ -58,9 +58,8 @@ def test_tail_shares_count_documents():
 @pytest.mark.parametrize(("how", "visited"), [("closed", 0), ("open", 8)])
 def test_gates_are_set_as_asked(how, visited):
     workload = head_bench.Workload(80, width=16, batch=8)
-    device = torch.device("cpu")
     head = head_bench.build_clusters(workload, (0.5, 0.5))
-    document = head_bench.set_gates(head, workload.documents(device), workload.gold(device), how)
+    document = head_bench.set_gates(head, workload.documents(), workload.gold(), how)
     assert (head.gate_probabilities(document) > 0.5).sum() == visited
     pruned = head_bench.head_topk(head, document, 5)
     torch.testing.assert_close(pruned, head_bench.head_topk(head, document, 5, prune=False))
@@ -68,9 +67,8 @@ def test_gates_are_set_as_asked(how, visited):
 
 def test_typical_gates_are_open_where_a_label_is():
     workload = head_bench.Workload(80, width=16, batch=8)
-    device = torch.device("cpu")
-    head, gold = head_bench.build_clusters(workload, (0.2, 0.8)), workload.gold(device)
-    document = head_bench.set_gates(head, workload.documents(device), gold, "typical")
+    head, gold = head_bench.build_clusters(workload, (0.2, 0.8)), workload.gold()
+    document = head_bench.set_gates(head, workload.documents(), gold, "typical")
     assert ((head.gate_probabilities(document) > 0.5)[:, 0] == (gold >= 16).any(1)).all()
 
 

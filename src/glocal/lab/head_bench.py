@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from glocal.heads.aplc import APLC
 from glocal.heads.frequency_clusters import Clusters, cluster_priors, label_clusters
+from glocal.lab.synthetic_steps import CPU
 from glocal.losses.bce import bce_chunk
 from glocal.losses.chunked import chunked_loss, label_chunks
 from glocal.losses.memory import ChunkUse
@@ -39,6 +40,7 @@ class Workload:
         per_document: Labels of each document.
         exponent: Exponent of Zipf's law.
         seed: Random seed.
+        device: Where it is computed.
     """
 
     n_labels: int
@@ -47,12 +49,13 @@ class Workload:
     per_document: int = 5
     exponent: float = 1.0
     seed: int = 0
+    device: torch.device = CPU
 
     def counts(self) -> np.ndarray:
         """Return the training documents of each label, (L,)."""
         return np.round(self._chances() * self.per_document * _DOCUMENTS).astype(np.int64)
 
-    def gold(self, device: torch.device) -> Tensor:
+    def gold(self) -> Tensor:
         """Return different labels for each document, (B, G)."""
         random = np.random.default_rng(self.seed)
         chances = self._chances()
@@ -60,12 +63,12 @@ class Workload:
             random.choice(self.n_labels, self.per_document, replace=False, p=chances)
             for _ in range(self.batch)
         ]
-        return torch.from_numpy(np.array(rows)).to(device)
+        return torch.from_numpy(np.array(rows)).to(self.device)
 
-    def documents(self, device: torch.device) -> Tensor:
+    def documents(self) -> Tensor:
         """Return vectors between −1 and 1, like those of a tanh layer, (B, d)."""
         torch.manual_seed(self.seed)
-        return torch.tanh(torch.randn(self.batch, self.width)).to(device)
+        return torch.tanh(torch.randn(self.batch, self.width)).to(self.device)
 
     def _chances(self) -> np.ndarray:
         weights = 1.0 / np.arange(1, self.n_labels + 1) ** self.exponent
@@ -108,14 +111,12 @@ def tail_shares(clusters: Clusters, gold: Tensor) -> list[float]:
     return [float((found == tail).any(1).mean()) for tail in range(1, clusters.n_tails + 1)]
 
 
-def training_step(
-    head: FlatHead | APLC, workload: Workload, device: torch.device
-) -> Callable[[], None]:
+def training_step(head: FlatHead | APLC, workload: Workload) -> Callable[[], None]:
     """Return a function that does one optimizer step on the same batch."""
-    document, gold = workload.documents(device), workload.gold(device)
-    weights = torch.full((workload.batch,), 1.0 / workload.batch, device=device)
+    document, gold = workload.documents(), workload.gold()
+    weights = torch.full((workload.batch,), 1.0 / workload.batch, device=workload.device)
     optimizer = torch.optim.AdamW(head.parameters(), lr=1e-4, fused=True)
-    limit = ChunkUse.CLUSTER_LOSS.limit(device.type)
+    limit = ChunkUse.CLUSTER_LOSS.limit(workload.device.type)
 
     def step() -> None:
         loss = head.loss(document.requires_grad_(), gold, weights, limit=limit)

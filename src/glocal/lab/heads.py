@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,6 @@ from glocal.progress import Progress, report
 from glocal.table import Column, Style, Table
 
 if TYPE_CHECKING:
-    import torch
-
     from glocal.lab.head_bench import Workload
 
 FLAT = (1.0,)
@@ -134,33 +132,27 @@ def measure_heads(
             f"be at least {most} labels"
         )
     # The first step of a process sets up libraries, which is no cost of a layer.
-    _measure(Workload(100, width=width, batch=batch), "", FLAT, q=q, repeats=1, device=place)
+    workload = Workload(100, width=width, batch=batch, device=place)
+    _measure(workload, "", FLAT, q=q, repeats=1)
     rows: list[HeadCost] = []
     layers = list(itertools.product(label_counts, {"flat": FLAT, **PARTITIONS}.items()))
     for count, (name, partition) in layers:
-        workload = Workload(count, width=width, batch=batch)
-        rows.append(_measure(workload, name, partition, q=q, repeats=repeats, device=place))
+        workload = replace(workload, n_labels=count)
+        rows.append(_measure(workload, name, partition, q=q, repeats=repeats))
         report(progress, len(rows), len(layers))
     threads = f", {torch.get_num_threads()} threads" if place.type == "cpu" else ""
     return HeadCosts(rows, f"d {width}, batches of {batch}, q {q:g}; {place.type}{threads}")
 
 
 def _measure(
-    workload: Workload,
-    name: str,
-    partition: Sequence[float],
-    *,
-    q: float,
-    repeats: int,
-    device: torch.device,
+    workload: Workload, name: str, partition: Sequence[float], *, q: float, repeats: int
 ) -> HeadCost:
     """Build a layer and measure it; its memory is free again afterwards."""
-    import torch
-
     from glocal.lab import head_bench as bench
     from glocal.lab.synthetic_steps import median_seconds
 
     gc.collect()
+    device = workload.device
     memory = PeakMemory(device)
     with memory.watch():
         head = (
@@ -168,14 +160,14 @@ def _measure(
             if partition == FLAT
             else bench.build_clusters(workload, partition, q)
         ).to(device)
-        step = bench.training_step(head, workload, device)
+        step = bench.training_step(head, workload)
         step_ms = 1e3 * median_seconds(step, device, repeats=repeats)
-    document, k = workload.documents(device), min(5, workload.n_labels)
+    document, k = workload.documents(), min(5, workload.n_labels)
     predict = partial(bench.head_topk, head, document, k)
     predict_seconds = median_seconds(predict, device, repeats=repeats)
     sizes = partition_sizes(workload.n_labels, partition)
     clusters = label_clusters(workload.counts(), partition)
-    shares = bench.tail_shares(clusters, workload.gold(torch.device("cpu")))
+    shares = bench.tail_shares(clusters, workload.gold())
     return HeadCost(
         labels=workload.n_labels,
         head=name,
