@@ -29,8 +29,8 @@ def search():
 
 
 def find(search, query="", **options):
-    page = search.find(query, **{"page": 1, "size": 10, **options})
-    return [search.labels.ids[position] for position in page.positions]
+    _, positions = search.find(query, **{"page": 1, "size": 10, **options})
+    return [search.labels.ids[position] for position in positions]
 
 
 def test_normalise():
@@ -66,5 +66,5 @@ def test_hierarchy(search):
 
 def test_pages(search):
     assert find(search, "fish", page=2, size=2) == ["f", "c"]
-    assert search.find("fish", page=9, size=2).total == 5
+    assert search.find("fish", page=9, size=2)[0] == 5
     assert find(search, "fish", page=9, size=2) == []

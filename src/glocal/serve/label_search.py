@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -36,14 +35,6 @@ def normalise(text: str) -> str:
     return " " + _NOT_WORD.sub(" ", plain.casefold()).strip()
 
 
-@dataclass(frozen=True)
-class Page:
-    """Some of the labels that were found, and the number of all."""
-
-    total: int
-    positions: list[int]
-
-
 class LabelSearch:
     """Finds labels of a label space.
 
@@ -59,8 +50,10 @@ class LabelSearch:
         """Make the index, which the first search does otherwise."""
         _ = self._names, self._children
 
-    def find(self, query: str = "", *, parent: str | None = None, page: int, size: int) -> Page:
-        """Return a page of the labels that match a query.
+    def find(
+        self, query: str = "", *, parent: str | None = None, page: int, size: int
+    ) -> tuple[int, list[int]]:
+        """Return how many labels match a query, and the positions of those on a page.
 
         Args:
             query: Words to look for in names; all labels by default.
@@ -70,7 +63,7 @@ class LabelSearch:
         """
         found = self._matches(normalise(query).strip(), parent)
         start = (page - 1) * size
-        return Page(len(found), found[start : start + size].tolist())
+        return len(found), found[start : start + size].tolist()
 
     def children_count(self, position: int) -> int:
         """Return the number of labels right below one."""

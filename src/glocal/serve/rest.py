@@ -107,7 +107,8 @@ async def labels(
     search = (await service.loaded(service.model(model))).search
 
     def found() -> schemas.LabelPage:
-        page_of, labels = search.find(q, parent=parent, page=page, size=size), search.labels
+        total, positions = search.find(q, parent=parent, page=page, size=size)
+        labels = search.labels
         facts = [
             schemas.LabelFacts(
                 id=labels.ids[position],
@@ -118,9 +119,9 @@ async def labels(
                 children_count=search.children_count(position),
                 count=int(labels.counts[position]),
             )
-            for position in page_of.positions
+            for position in positions
         ]
-        return schemas.LabelPage(total=page_of.total, page=page, size=size, labels=facts)
+        return schemas.LabelPage(total=total, page=page, size=size, labels=facts)
 
     return await asyncio.to_thread(found)
 
