@@ -186,6 +186,12 @@ def test_labels_never_seen_score_as_the_rarest_do_on_average(tmp_path):
     assert not older.system.experts[0].tie.offset.any()
 
 
+def test_labels_never_seen_are_levelled_beside_the_words_model(tmp_path):
+    words = ("labels.text=tied", 'experts=["D-last","S"]')
+    predictor = train(tmp_path / "model", *words)
+    assert predictor.system.experts[0].tie.offset.any()
+
+
 def test_a_run_without_names_says_so(tmp_path):
     numbers = LabelTable(TABLE.ids, TABLE.ids)
     with pytest.raises(ConfigError, match="none of the 40 labels has one"):

@@ -165,12 +165,13 @@ class ExpertMixture(SlicedMixture):
         totals = {e: torch.zeros(self.n_here, device=self.counts.device) for e in experts}
         documents, was_training = 0, self.training
         self.eval()
-        for batch in batches:
-            states, documents = self.prepare(batch), documents + len(batch)
-            for chunk in self.chunks(len(batch), self.counts.device):
-                for expert in experts:
-                    logits = expert.logits(states[expert.name], chunk).float()
-                    totals[expert][chunk] += logits.sum(0)
+        with self.only_trained():  # training texts come without the features of other experts
+            for batch in batches:
+                states, documents = self.prepare(batch), documents + len(batch)
+                for chunk in self.chunks(len(batch), self.counts.device):
+                    for expert in experts:
+                        logits = expert.logits(states[expert.name], chunk).float()
+                        totals[expert][chunk] += logits.sum(0)
         for expert, tie in experts.items():
             tie.level(totals[expert] / documents)
         self.train(was_training)
