@@ -229,6 +229,28 @@ def test_weights_are_loaded_in_single_precision(roberta, tmp_path):
         assert tensor.half().equal(theirs[name])
 
 
+@pytest.mark.parametrize("folder", ["roberta", "mpnet"], indirect=True)
+def test_attention_weights_without_dropout(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "attention_probs_dropout_prob": 0.3}))
+    rates = {}
+    for setting in ("true", "false"):
+        random, _ = build(f"encoder.name=random:{copy}", f"encoder.attention_dropout={setting}")
+        weights = copy / "model.safetensors"
+        if not weights.exists():
+            random.encoder.model.save_pretrained(tmp_path / "weights")
+            shutil.copy(tmp_path / "weights" / weights.name, weights)
+        loaded, _ = build(f"encoder.name={copy}", f"encoder.attention_dropout={setting}")
+        rates[setting] = [
+            module.p
+            for system in (random, loaded)
+            for module in system.encoder.modules()
+            if isinstance(module, torch.nn.Dropout) and module.p
+        ]
+    assert rates == {"true": [0.3] * 4, "false": []}
+
+
 def test_a_configuration_without_a_type_or_of_an_unknown_one(roberta, tmp_path):
     (tmp_path / "tokenizer.json").write_bytes((roberta / "tokenizer.json").read_bytes())
     for config, words in ({}, "model_type"), ({"model_type": "nonesuch"}, "nonesuch"):

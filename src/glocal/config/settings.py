@@ -38,6 +38,7 @@ class EncoderConfig:
         overlap: Least number of tokens that neighbouring chunks of a long text share.
         pooling: Document vector: the [CLS] token, or the mean of all.
         dropout: Dropout on the hidden states before the experts.
+        attention_dropout: Keep the dropout of attention weights that the encoder has in training.
         freeze: Keep the encoder's weights fixed.
         gradient_checkpointing: Recompute activations to save memory.
         attention: The encoder's attention implementation.
@@ -50,6 +51,7 @@ class EncoderConfig:
     overlap: int = option(32, at_least=0)
     pooling: str = option("cls", choices=("cls", "mean"))
     dropout: float = option(0.1, at_least=0, at_most=0.99)
+    attention_dropout: bool = True
     freeze: bool = False
     gradient_checkpointing: bool = False
     attention: str = option("sdpa", choices=("sdpa", "eager"))

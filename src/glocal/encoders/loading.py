@@ -84,7 +84,7 @@ def model_from_config(mapping: dict[str, Any], config: EncoderConfig) -> Any:
             "transformers cannot build: upgrade it, or choose another encoder"
         ) from error
     build: Callable[..., Any] = AutoModel.from_config
-    return build(model_config, attn_implementation=_attention(config))
+    return build(_adapted(model_config, config), attn_implementation=_attention(config))
 
 
 def _locate(name: str) -> tuple[str, bool]:
@@ -113,17 +113,28 @@ def _snapshot(name: str) -> str:
 def _load_weights(source: str, config: EncoderConfig) -> Any:
     import torch
     from safetensors import SafetensorError
-    from transformers import AutoModel
+    from transformers import AutoConfig, AutoModel
     from transformers.utils import logging as transformers_logging
 
     hide_progress: Callable[[], None] = transformers_logging.disable_progress_bar
     hide_progress()
     try:
         return AutoModel.from_pretrained(
-            source, attn_implementation=_attention(config), dtype=torch.float32
+            source,
+            config=_adapted(AutoConfig.from_pretrained(source), config),
+            attn_implementation=_attention(config),
+            dtype=torch.float32,
         )
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         raise _not_found(source, error) from error
+
+
+def _adapted(model_config: Any, config: EncoderConfig) -> Any:
+    """Return a transformer's configuration with the settings that a recipe changes."""
+    for name in ("attention_probs_dropout_prob", "attention_dropout"):
+        if not config.attention_dropout and hasattr(model_config, name):
+            setattr(model_config, name, 0.0)
+    return model_config
 
 
 def _attention(config: EncoderConfig) -> str | None:

@@ -4,8 +4,8 @@
   recorded. Here they are computed once, on the CPU whatever the device (a logarithm that rounds
   differently would change buckets), and move to the device with the model;
 - the mask comes as for PyTorch's attention: transformers' other kind copies a number to the device;
-- position bias and mask are merged once for all layers, and they and the scale are part of the
-  product of queries and keys, not passes over a (documents, heads, tokens, tokens) tensor each.
+- position bias and mask are merged once for all layers, and PyTorch's fused attention adds them
+  to the scores, so that no (documents, heads, tokens, tokens) tensor of a layer is written.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
+
+from glocal.encoders.ragged_attention import three_products
 
 
 def adapt_mpnet(model: Any) -> None:
@@ -74,19 +76,16 @@ class _SelfAttention(MPNetSelfAttention):
         """Attend to all tokens: `softmax(q kᵀ / √d + bias + mask) v`."""
         documents, length, _width = hidden_states.shape
         shape = (documents, length, self.num_attention_heads, self.attention_head_size)
-        query, key, value = (
-            project(hidden_states).view(shape).transpose(1, 2)
-            for project in (self.q, self.k, self.v)
-        )  # (B, heads, T, d)
-        bias = position_bias
-        assert bias is not None
-        scores = torch.baddbmm(
-            bias.to(query.dtype).expand(documents, *bias.shape[1:]).flatten(0, 1),
-            query.flatten(0, 1),
-            key.transpose(2, 3).flatten(0, 1),
-            alpha=self.attention_head_size**-0.5,
-        )  # (B · heads, T, T)
-        weights = functional.dropout(scores.softmax(-1), self.dropout.p, self.training)
-        found = (weights @ value.flatten(0, 1)).view(documents, -1, length, shape[-1])
-        out = self.o(found.transpose(1, 2).flatten(2))
-        return (out, weights.view(documents, -1, length, length)) if output_attentions else (out,)
+        parts = three_products(hidden_states.flatten(0, 1), (self.q, self.k, self.v))
+        query, key, value = (part.view(shape).transpose(1, 2) for part in parts)  # (B, heads, T, d)
+        assert position_bias is not None
+        bias = position_bias.to(query.dtype)
+        rate = self.dropout.p if self.training else 0.0
+        if not output_attentions:
+            found = functional.scaled_dot_product_attention(
+                query, key, value, bias.expand(documents, -1, -1, -1), dropout_p=rate
+            )
+            return (self.o(found.transpose(1, 2).flatten(2)),)
+        scores = query @ key.transpose(2, 3) * self.attention_head_size**-0.5 + bias
+        weights = functional.dropout(scores.softmax(-1), rate)
+        return self.o((weights @ value).transpose(1, 2).flatten(2)), weights

@@ -9,7 +9,7 @@ anywhere else the modules are transformers' own, as are names and weights.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -75,19 +75,20 @@ class _RaggedAttention(nn.Module):
             return super().forward(hidden_states, *args, **kwargs)
         length = hidden_states.shape[1]
         heads = (-1, self.query.out_features // self.attention_head_size, self.attention_head_size)
-        query, key, value = (part.view(heads) for part in self._project(hidden_states))
+        layers = (self.query, self.key, self.value)
+        parts = three_products(hidden_states.flatten(0, 1), layers)
+        query, key, value = (part.view(heads) for part in parts)
         rate = self.dropout.p if self.training else 0.0
         found = _flash(query, key, value, ends, longest=length, rate=rate)
         return found.view(*hidden_states.shape[:2], -1), None
 
-    def _project(self, states: Tensor) -> tuple[Tensor, ...]:
-        """Return queries, keys and values, (B · T, H) each."""
-        states = states.flatten(0, 1)
-        layers = (self.query, self.key, self.value)
-        if not runs_kernels(states, self.query.weight):
-            return tuple(layer(states) for layer in layers)
-        apply: Callable[..., tuple[Tensor, ...]] = _ThreeProducts.apply
-        return apply(states, *(layer.weight for layer in layers), *(layer.bias for layer in layers))
+
+def three_products(states: Tensor, layers: Sequence[nn.Linear]) -> tuple[Tensor, ...]:
+    """Return what three linear layers make of the same states (N, H), as views of one product."""
+    if not runs_kernels(states, layers[0].weight):
+        return tuple(layer(states) for layer in layers)
+    apply: Callable[..., tuple[Tensor, ...]] = _ThreeProducts.apply
+    return apply(states, *(layer.weight for layer in layers), *(layer.bias for layer in layers))
 
 
 def _flash(
