@@ -240,7 +240,7 @@ def test_only_settings_that_were_chosen_identify_a_method():
     assert identity("train.epochs=9") == identity()
     library, chosen = identity("train.epochs=4", "experts=['A-1']")
     assert library.startswith("glocal ")
-    assert chosen == {"experts": ["A-1"], "train": {"epochs": 4}}
+    assert chosen == {**identity()[1], "experts": ["A-1"], "train": {"epochs": 4}}
 
 
 def test_only_some(tmp_path):
