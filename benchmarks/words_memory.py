@@ -15,16 +15,16 @@ import tempfile
 import time
 from pathlib import Path
 
-FIXED = 700e6  # Python, its libraries, buffers
-PER_TEXT_FEATURE, COPIES_PER_THREAD = 8, 4.5  # a block of clusters may hold nearly every text
-PER_WEIGHT, PER_KNOWN_WORD = 20, 150
+FIXED, PER_THREAD = 700e6, 700e6  # Python, its libraries, buffers; one problem of the solver
+PER_TEXT_FEATURE, PER_WEIGHT, PER_KNOWN_WORD = 8, 20, 150
 
 
 def formula(counts, threads):
     """Return the bytes that training takes at most."""
-    texts = PER_TEXT_FEATURE * counts["features of texts"] * (1 + COPIES_PER_THREAD * threads)
+    texts = PER_TEXT_FEATURE * counts["features of texts"]
     words = PER_KNOWN_WORD * counts["words and pairs"]
-    return FIXED + counts["file"] + texts + PER_WEIGHT * counts["weights"] + words
+    kept = counts["file"] + texts + PER_WEIGHT * counts["weights"] + words
+    return FIXED + PER_THREAD * threads + kept
 
 
 def train(path, threads):
@@ -83,10 +83,8 @@ def main():
             counts = json.loads(done.stdout.splitlines()[-1])
         shown = ", ".join(f"{name} {value:,.0f}" for name, value in counts.items())
         print(f"{n_texts:,} texts: {shown}")
-        print(
-            f"    formula {formula(counts) / 1e9:.2f} GB, peak {counts['peak'] / 1e9:.2f} GB",
-            flush=True,
-        )
+        expected = formula(counts, args.threads) / 1e9
+        print(f"    formula {expected:.2f} GB, peak {counts['peak'] / 1e9:.2f} GB", flush=True)
 
 
 if __name__ == "__main__":

@@ -48,8 +48,9 @@ def test_calibrated_scores_keep_their_order():
     scorer = LinearScorer(csr_matrix(rng.random((8, 5), dtype=np.float32)), np.zeros(5, np.float32))
     features = csr_matrix(rng.random((50, 8), dtype=np.float32))
     gold = csr_matrix((rng.random((50, 7)) < 0.3).astype(np.float32))
+    before = top_labels(scorer, features, 5)
     scaled, _ = calibrate(scorer, features, gold, threads=1)
-    before, after = (top_labels(s, features, 5) for s in (scorer, scaled))
+    after = top_labels(scaled, features, 5)
     np.testing.assert_array_equal(before[0], after[0])
     share = (1 / (1 + np.exp(-after[1]))).mean()
     assert share == pytest.approx(gold[:, :5].toarray().mean(), abs=0.01)
@@ -65,6 +66,7 @@ def test_groups_have_a_slope_of_their_own():
     true = (features @ own).toarray() * 0.5 + (features @ shared).toarray()[:, of] * 2.0
     gold = csr_matrix((rng.random(true.shape) < 1 / (1 + np.exp(-true))).astype(np.float32))
     scorer = LinearScorer(own, np.zeros(n_labels, np.float32), LabelGroups(shared, of[:, None]))
+    own, shared = own.copy(), shared.copy()  # those of the scorer are rescaled where they are
     scaled, _ = calibrate(scorer, features, gold, threads=1)
     assert scaled.weights.data / own.data == pytest.approx(0.5, abs=0.05)
     assert scaled.groups.weights.data / shared.data == pytest.approx(2.0, abs=0.1)
@@ -80,10 +82,10 @@ def test_likeness_and_frequency_have_their_own_coefficients():
     true = (features @ (0.5 * own + 2 * profiles)).toarray() + 0.6 * logs - 0.2 * logs**2
     gold = csr_matrix((rng.random(true.shape) < 1 / (1 + np.exp(-true))).astype(np.float32))
     scorer = LinearScorer(own, np.zeros(n_labels, np.float32))
+    expected = (0.5 * own + 2 * profiles).toarray()
     scaled, _ = calibrate(
         scorer, features, gold, evidence=LabelEvidence(profiles, counts), threads=1
     )
-    expected = (0.5 * own + 2 * profiles).toarray()
     np.testing.assert_allclose(scaled.weights.toarray(), expected, atol=0.3)
     np.testing.assert_allclose(scaled.biases, 0.6 * logs - 0.2 * logs**2, atol=0.5)
 

@@ -46,6 +46,26 @@ def test_every_text_for_every_label_when_labels_are_few(train, labels, monkeypat
     assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.95
 
 
+def test_texts_are_drawn_where_memory_is_short(train, labels, monkeypatch):
+    gold = labels.encode(train)[:, : len(labels)]
+    features = csr_matrix(gold.toarray())
+    monkeypatch.setattr(training_module, "CELL_BYTES", 0)
+    monkeypatch.setattr(training_module, "MOST_BYTES", 40.5 * 24 * gold.nnz / len(train))
+    monkeypatch.setattr(training_module, "LEAST_OWN_TEXTS", 5)
+    trainer = LinearTrainer(features, gold, replace(SMALL, negatives="matched"))
+    for cluster, own in enumerate(trainer._clusters):
+        texts = trainer._texts(cluster)
+        assert (np.diff(texts) > 0).all()
+        assert 40 <= len(texts) <= 40 + 5 * len(own)
+        found = trainer._positives(own, texts)
+        there = np.zeros((len(texts), len(own)), np.float32)
+        there[found.rows, found.columns] = 1
+        np.testing.assert_array_equal(there, gold[texts][:, own].toarray())
+        assert (there.sum(axis=0) >= 5).all()
+    model = SparseModel.fit(train, labels, SMALL)
+    assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.7  # of the few texts
+
+
 def test_matchers_of_matchers(train, labels):
     model = SparseModel.fit(train, labels, replace(SMALL, cluster_size=2, beam=1))
     assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.95

@@ -38,9 +38,17 @@ class HostTexts:
 
     def solve(self, problem: ClusterProblem, config: SparseConfig) -> ClusterWeights:
         """Train the scorers of a cluster of labels."""
-        features, prior = self._features[problem.texts], problem.prior
-        found = solved(features, problem.positives, prior, config, bags=self._bags)
-        return ClusterWeights(problem.labels, *found)
+        # The texts are passed on without a name here, so that `solved` can drop them early.
+        return ClusterWeights(
+            problem.labels,
+            *solved(
+                self._features[problem.texts],
+                problem.positives,
+                problem.prior,
+                config,
+                bags=self._bags,
+            ),
+        )
 
 
 def solved(
@@ -59,13 +67,15 @@ def solved(
         The features of the weights above the threshold, sorted, their labels and values; biases.
     """
     prior = None if prior is None else prior.tocsr()
+    start_scores = None if prior is None else (features @ prior).toarray()
     products = (BagProducts if bags else TextProducts)(features)
+    del features  # the products hold what they need of them
     coefficients, biases = solve_block(
         products,
         positives,
         cost=config.cost,
         iterations=config.iterations,
-        start_scores=None if prior is None else (features @ prior).toarray(),
+        start_scores=start_scores,
     )
     by_feature = products.by_feature
     used = np.diff(by_feature.indptr) > 0

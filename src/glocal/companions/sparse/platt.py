@@ -99,10 +99,11 @@ def calibrate(
     least `VOTES_HELP` times as many labels of the held-out texts are among the best five.
 
     Args:
-        scorer: The trained weights.
+        scorer: The trained weights, which are rescaled where they are, to save memory.
         features: (n, F) CSR matrix of held-out texts.
         gold: (n, ≥ L) CSR matrix of their labels.
-        evidence: Mean texts and frequencies of the labels; without it only margins are rescaled.
+        evidence: Mean texts (rescaled where they are, too) and frequencies of the labels; without
+            it only margins are rescaled.
         threads: Number of threads.
 
     Returns:
@@ -168,18 +169,16 @@ def _rescaled(scorer: LinearScorer, found: _Scaling) -> LinearScorer:
         factor = np.ones(groups.weights.shape[1] + 1, np.float32)
         for level, slope_of_level in zip(groups.of.T, of_groups, strict=False):
             factor[level] = slope_of_level
-        weights = groups.weights.copy()
-        weights.data *= factor[weights.indices]
-        groups = replace(groups, weights=weights)
-    weights = scorer.weights.copy()
-    weights.data *= np.float32(slope)
+        groups.weights.data *= factor[groups.weights.indices]
+    scorer.weights.data *= np.float32(slope)
     biases = np.float32(slope) * scorer.biases + np.float32(found.shift)
-    return LinearScorer(weights, biases, groups)
+    return LinearScorer(scorer.weights, biases, groups)
 
 
 def _with_evidence(scorer: LinearScorer, evidence: LabelEvidence, found: _Scaling) -> LinearScorer:
     """Add what mean texts and frequencies tell to weights and biases."""
-    weights = scorer.weights + evidence.profiles * np.float32(found.slopes[-1])
+    evidence.profiles.data *= np.float32(found.slopes[-1])
+    weights = scorer.weights + evidence.profiles
     weights.sort_indices()
     biases = scorer.biases + (frequency_terms(evidence.counts) @ found.free).astype(np.float32)
     trained = evidence.counts > 0

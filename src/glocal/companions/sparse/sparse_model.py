@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.sparse_files import read_model, write_model
-from glocal.companions.sparse.sparse_rows import joined_rows
+from glocal.companions.sparse.sparse_rows import move_last
 from glocal.companions.sparse.sparse_scoring import Best, LabelSet, LinearScorer, top_of_sets
 from glocal.companions.sparse.threads import n_threads
 from glocal.companions.sparse.training_memory import LabelledTexts, Scaling, TrainingMemory
@@ -117,10 +117,9 @@ class SparseModel:
             )
         held = held_out_texts(gold, seed=seed)
         kept = np.setdiff1d(np.arange(len(train)), held)
-        held_out = features[held], gold[held]
-        if len(held):
-            features = features[kept]  # from here on the matrix of all texts is not held twice
-        own = gold[kept]
+        every = move_last(features, held), gold[np.append(kept, held)]
+        features, own = (matrix[: len(kept)] for matrix in every)
+        held_out = tuple(matrix[len(kept) :] for matrix in every)
         scorer = LinearTrainer(
             features,
             own,
@@ -145,10 +144,8 @@ class SparseModel:
         sample = LabelledTexts(features[remembered], own[remembered])
         names = Scaling(0.0, float(scorer.biases.min()))
         if config.name_weight:
-            if (np.diff(gold.tocsc().indptr) == 0).any():
-                features, own = joined_rows(features, held_out[0], kept, held), gold
             vectoriser, scorer, names = score_by_names(
-                scorer, vectoriser, labels, features, own, seed=seed, threads=threads
+                scorer, vectoriser, labels, *every, seed=seed, threads=threads
             )
         scorer = scorer.rounded()
         memory = TrainingMemory(margins, names, len(train), sample)

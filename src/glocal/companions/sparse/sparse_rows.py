@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from glocal.arrays import ranges
 
+_ROWS_AT_A_TIME = 65_536
+
 Entries = tuple[NDArray[np.int32], NDArray[np.float32]]  # columns and values
 
 
@@ -145,11 +147,25 @@ def column_of(matrix: Any, rows: NDArray[np.integer[Any]], column: int) -> NDArr
     return found
 
 
-def joined_rows(
-    kept: Any, held: Any, kept_rows: NDArray[np.int64], held_rows: NDArray[np.int64]
-) -> Any:
-    """Return the rows of two CSR matrices in their common order."""
-    from scipy.sparse import vstack
+def move_last(matrix: Any, rows: NDArray[np.int64]) -> Any:
+    """Return a CSR matrix with some of its rows after all others.
 
-    order = np.argsort(np.concatenate([kept_rows, held_rows]), kind="stable")
-    return vstack([kept, held], format="csr")[order]
+    It has the same arrays, which are changed, so that the entries are not in memory twice.
+    """
+    from scipy.sparse import csr_matrix
+
+    last, bounds = matrix[rows], matrix.indptr
+    stays = np.ones(matrix.shape[0], bool)
+    stays[rows] = False
+    end = 0
+    for start in range(0, len(stays), _ROWS_AT_A_TIME):
+        some = slice(start, start + _ROWS_AT_A_TIME)
+        stay = np.repeat(stays[some], np.diff(bounds[start : some.stop + 1]))
+        entries = slice(bounds[start], bounds[start] + len(stay))
+        begin, end = end, end + int(stay.sum())
+        for array in (matrix.data, matrix.indices):
+            array[begin:end] = array[entries][stay]
+    matrix.data[end:], matrix.indices[end:] = last.data, last.indices
+    lengths = np.concatenate([[0], np.diff(bounds)[stays], np.diff(last.indptr)])
+    moved = np.cumsum(lengths).astype(bounds.dtype)
+    return csr_matrix((matrix.data, matrix.indices, moved), matrix.shape)

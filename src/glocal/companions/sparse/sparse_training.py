@@ -62,6 +62,12 @@ RANDOM_ITERATIONS = 6
 CLUSTER_SAMPLE = 4000  # random texts on which each block of clusters is trained
 CLUSTER_SHARE = np.float32(0.3)  # part of a cluster's score in its labels', before calibration
 WIDE_CLUSTERS = 4  # size of the wide clusters, in multiples of `cluster_size`
+# Memory that a thread takes to train labels together, per feature of a text (three copies) and per
+# text and label (eleven numbers). Texts that would take more than `MOST_BYTES` are drawn by chance,
+# and up to `LEAST_OWN_TEXTS` of each label besides.
+MOST_BYTES = 640_000_000
+ENTRY_BYTES, CELL_BYTES = 24, 44
+LEAST_OWN_TEXTS = 200
 
 
 class LinearTrainer:
@@ -247,12 +253,16 @@ class LinearTrainer:
     def _texts(self, cluster: int) -> NDArray[np.int64]:
         """Return the texts a cluster is trained on, sorted."""
         n_texts = self._features.shape[0]
-        if self._texts_of is None:
-            return np.arange(n_texts)
         rng = np.random.default_rng([self._seed, 0, cluster])
-        sample = rng.integers(n_texts, size=self._config.sample)
-        own = self._by_label[:, self._clusters[cluster]].indices
-        return np.unique(np.concatenate([self._texts_of[cluster], own, sample]))
+        of_labels = self._by_label[:, self._clusters[cluster]]
+        if self._texts_of is None:
+            texts = np.arange(n_texts)
+        else:
+            sample = rng.integers(n_texts, size=self._config.sample)
+            texts = np.unique(np.concatenate([self._texts_of[cluster], of_labels.indices, sample]))
+        text_bytes = ENTRY_BYTES * self._features.nnz / n_texts + CELL_BYTES * of_labels.shape[1]
+        most = int(MOST_BYTES / text_bytes)
+        return texts if len(texts) <= most else _drawn(texts, most, of_labels, rng)
 
     def _solve_on(self, all_texts: HostTexts | DeviceTexts, cluster: int) -> ClusterWeights:
         labels, texts = self._clusters[cluster], self._texts(cluster)
@@ -260,10 +270,12 @@ class LinearTrainer:
         return all_texts.solve(ClusterProblem(labels, texts, positives, prior), self._config)
 
     def _positives(self, label_ids: NDArray[np.int64], texts: NDArray[np.int64]) -> Positives:
-        """Return the labels of texts, which are sorted and hold all texts of the labels."""
+        """Return the labels of texts, which are sorted."""
         chosen = self._by_label[:, label_ids]
         columns = np.repeat(np.arange(len(label_ids)), np.diff(chosen.indptr))
-        return Positives(np.searchsorted(texts, chosen.indices), columns, len(label_ids))
+        rows = np.searchsorted(texts, chosen.indices)
+        there = texts[np.minimum(rows, len(texts) - 1)] == chosen.indices
+        return Positives(rows[there], columns[there], len(label_ids))
 
     def _prior(self, label_ids: NDArray[np.int64]) -> Any:
         """Return (F, k) prior weights from the labels' names, CSC; None where they do not count."""
@@ -291,6 +303,16 @@ class _UnmatchedTrainer(LinearTrainer):
 
     def _match(self, labels: Any) -> Sequence[NDArray[np.int64]] | None:
         return self._no_texts()
+
+
+def _drawn(
+    texts: NDArray[np.int64], count: int, of_labels: Any, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return `count` of the texts and enough of each label (texts, labels; CSC), sorted."""
+    chosen = [rng.choice(texts, size=count, replace=False)]
+    for own in np.split(of_labels.indices, of_labels.indptr[1:-1]):
+        chosen.append(rng.choice(own, size=min(LEAST_OWN_TEXTS, len(own)), replace=False))
+    return np.unique(np.concatenate(chosen))
 
 
 def _most_frequent(features: Any, n_columns: int) -> Any:

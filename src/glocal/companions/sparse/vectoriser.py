@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from glocal.arrays import GrowingArray
 from glocal.companions.sparse.sparse_rows import SparseRows, as_csr
 from glocal.companions.sparse.spool import WordSpool
 from glocal.companions.sparse.stems import stemmed, stems_of
@@ -269,15 +270,14 @@ def _lengths(values: NDArray[Any], rows: NDArray[np.int64], n_rows: int) -> NDAr
 
 def _stack(batches: Iterable[Counts], *, n_features: int) -> SparseRows:
     """Return one matrix of the rows of all batches."""
-    indptr, indices, values, offset = [np.zeros(1, dtype=np.int64)], [], [], 0
+    bounds, offset = [np.zeros(1, dtype=np.int64)], 0
+    columns, values = GrowingArray(np.int32), GrowingArray(np.float32)
     for batch in batches:
-        indptr.append(batch.indptr[1:] + offset)
-        indices.append(batch.indices)
-        values.append(batch.counts)
+        bounds.append(batch.indptr[1:] + offset)
+        columns.add(batch.indices)
+        values.add(batch.counts)
         offset += len(batch.indices)
-    bounds = np.concatenate(indptr)
-    empty = (np.empty(0, np.int32), np.empty(0, np.float32))
+    indptr = np.concatenate(bounds)
     # 32-bit bounds where they fit: scipy then works on the indices as they are, without copies.
-    narrow = bounds if offset > np.iinfo(np.int32).max else bounds.astype(np.int32)
-    data, columns = np.concatenate([empty[1], *values]), np.concatenate([empty[0], *indices])
-    return SparseRows(data, columns, narrow, (len(bounds) - 1, n_features))
+    narrow = indptr if offset > np.iinfo(np.int32).max else indptr.astype(np.int32)
+    return SparseRows(values.whole(), columns.whole(), narrow, (len(indptr) - 1, n_features))
