@@ -74,11 +74,27 @@ def test_of_many_labels_few_are_looked_at(monkeypatch, levels):
     many = LinearScorer(csr_matrix((1, 1003), dtype=np.float32), values)
     text = csr_matrix((1, 1), dtype=np.float32)
     expected = np.argsort(-values, kind="stable")
-    for block in (4, 16, 10_000):
-        monkeypatch.setattr(scoring, "_BLOCK", block)
+    for parts in (1, 2, 16):
+        monkeypatch.setattr(scoring, "_PARTS", parts)
         for k in (1, 7, 15, 1003):
             indices, _ = top_labels(many, text, k)
             np.testing.assert_array_equal(indices[0], expected[:k])
+
+
+@pytest.mark.parametrize("most_rows", [128, 4])
+@pytest.mark.parametrize("infinite", [0.0, 0.4, 1.0])
+def test_the_best_of_equal_negative_and_infinite_scores(monkeypatch, most_rows, infinite):
+    rng = np.random.default_rng(6)
+    values = rng.integers(-3, 3, (9, 100)).astype(np.float32) * np.float32(0.7)
+    values[values == 0] *= -1  # −0 is as good as 0
+    values[rng.random(values.shape) < infinite] = -np.inf
+    monkeypatch.setattr(scoring, "_MOST_ROWS", most_rows)
+    for k in (0, 1, 5, 100):
+        indices, scores = LabelSet(k).best(values, slice(0, 9))
+        expected = np.argsort(-values, axis=1, kind="stable")[:, :k]
+        there = np.isfinite(scores)
+        np.testing.assert_array_equal(scores, np.take_along_axis(values, expected, axis=1))
+        np.testing.assert_array_equal(indices, np.where(there, expected, -1))
 
 
 @pytest.mark.parametrize("bounds", [np.int32, np.int64])

@@ -44,7 +44,7 @@ from glocal.progress import StagedProgress, silent
 Spooled = Sequence[tuple[NDArray[np.int64], NDArray[np.int32]]]  # of each part
 
 BATCH_TEXTS = 2048
-_PREDICTED_TEXTS = 64  # at a time; their counts take about 100 KB for each long text
+_PREDICTED_TEXTS = 256  # at a time; their counts take about 100 KB for each long text
 SHORT_TEXTS = 50  # mean words up to which pieces of words are features too
 FEW_TEXTS = 20_000  # texts of a small corpus, where a word of a single text is a feature
 _COUNTED = 1000  # texts looked at for the mean number of words and for second lines

@@ -129,7 +129,7 @@ def _split_pieces(
         return WordBatch(n_pieces, codes, pieces.to_pylist())
     words: list[str] = pieces.filter(pa.array(plain)).to_pylist()
     distinct = dict(zip(words, range(len(words)), strict=True))
-    parts, n_parts = _unicode_words(pieces.filter(pa.array(~plain)))
+    parts, n_parts = _unicode_words(pieces.filter(pa.array(~plain)).to_pylist())
     # The words of each piece, first of the plain ones; -1 for a part that is no word.
     numbers = [distinct.setdefault(w, len(distinct)) if _is_word(w) else -1 for w in parts]
     flat = np.concatenate([np.arange(len(words)), numbers]).astype(np.int32)
@@ -145,13 +145,12 @@ def _split_pieces(
     return WordBatch(lengths, found[found >= 0], list(distinct))
 
 
-def _unicode_words(pieces: pa.Array) -> tuple[list[str], NDArray[np.int64]]:
+def _unicode_words(pieces: list[str]) -> tuple[list[str], NDArray[np.int64]]:
     """Return the parts of all pieces, lower-cased, some of them empty; and how many each has."""
-    import pyarrow.compute as pc
-
-    parts = pc.split_pattern_regex(pieces, SEPARATORS)
-    lowered: list[str] = pc.utf8_lower(pc.list_flatten(parts)).to_pylist()
-    return lowered, _integers(pc.list_value_length(parts)).astype(np.int64)
+    characters = _characters("".join(pieces))
+    parts = [piece.translate(characters).split(" ") for piece in pieces]
+    counts = np.array([len(words) for words in parts], dtype=np.int64)
+    return [word for words in parts for word in words], counts
 
 
 def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
