@@ -56,7 +56,7 @@ def cached(
     Raises:
         DataError: The cache folder cannot be written to.
     """
-    entry = _entry(kind, key)
+    entry = entry_path(kind, key)
     with contextlib.suppress(*_UNREADABLE):
         found = _read_checked(entry, read)
         if about:
@@ -80,14 +80,15 @@ def cached(
 def is_cached(kind: str, key: Sequence[object]) -> bool:
     """Return whether the cache has an entry whose files are as they were written."""
     with contextlib.suppress(*_UNREADABLE):
-        _read_checked(_entry(kind, key), lambda entry: None)
+        _read_checked(entry_path(kind, key), lambda entry: None)
         return True
     return False
 
 
-def _entry(kind: str, key: Sequence[object]) -> Path:
+def entry_path(kind: str, key: Sequence[object], *, create: bool = True) -> Path:
+    """Return the folder of an entry, which may not exist yet; that of its kind is created."""
     digest = hashlib.blake2b(json.dumps(list(key)).encode(), digest_size=16)
-    return cache_dir(kind) / digest.hexdigest()
+    return cache_dir(kind, create=create) / digest.hexdigest()
 
 
 def _read_checked(entry: Path, read: Callable[[Path], Entry]) -> Entry:

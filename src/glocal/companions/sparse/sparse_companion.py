@@ -13,10 +13,11 @@ import numpy as np
 
 from glocal._version import __version__
 from glocal.companions.companion import SPARSE, SPARSE_ODDS, Arrays, Companion, FitInputs
+from glocal.companions.sparse.kept_clusters import KeptClusters
 from glocal.companions.sparse.sparse_files import FORMAT
 from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.companions.sparse.sparse_scoring import LabelSet
-from glocal.data.cache import cached, is_cached
+from glocal.data.cache import cached, entry_path, is_cached
 from glocal.errors import ModelError
 from glocal.log_odds import log_odds
 from glocal.progress import Progress, StagedProgress, report, silent
@@ -71,16 +72,19 @@ class SparseCompanion(Companion):
         options: dict[str, Any] = {"seed": seed, "device": inputs.device, "progress": progress}
         fitted = partial(SparseModel.fit, train, labels, recipe.sparse, **options)
         solvers, model = inputs.solvers, None
+        kept = KeptClusters(entry_path("sparse-parts", key, create=False))
         if solvers is not None and not solvers.agree(is_cached("sparse", key)):
             model = fitted(solvers=solvers)
         with contextlib.nullcontext() if solvers is None else solvers.in_turn():
-            return cached(
+            companion = cached(
                 "sparse",
                 key,
-                write=lambda folder: (model or fitted()).save(folder / "model"),
+                write=lambda folder: (model or fitted(solvers=kept)).save(folder / "model"),
                 read=lambda entry: cls.load(entry / "model", labels),
                 about="linear model of words",
             )
+        kept.remove()
+        return companion
 
     def placed(self, device: str) -> SparseCompanion:
         """Return the companion with its weights on a GPU, where the device is one."""
