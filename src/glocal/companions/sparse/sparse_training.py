@@ -59,6 +59,7 @@ TRUSTED_RECALL = 0.6
 RANDOM_SAMPLES = 4
 RANDOM_NAMES = 2.0
 RANDOM_ITERATIONS = 6
+USUAL_FEATURES = 200  # of a text; of shorter ones more are sampled, at the same cost
 CLUSTER_SAMPLE = 4000  # random texts on which each block of clusters is trained
 CLUSTER_SHARE = np.float32(0.3)  # part of a cluster's score in its labels', before calibration
 WIDE_CLUSTERS = 4  # size of the wide clusters, in multiples of `cluster_size`
@@ -170,10 +171,16 @@ class LinearTrainer:
         common = _most_frequent(self._features, MATCHER_FEATURES)
         matcher = self._fitted(LinearTrainer, common, by_cluster, _matcher_settings(self._config))
         best = self._best(matcher, common)
+        self._config = replace(self._config, sample=self._matched_sample())
         order = np.argsort(best.ravel(), kind="stable")
         bounds = np.searchsorted(best.ravel()[order], np.arange(n_clusters + 1))
         texts = order // best.shape[1]
         return [texts[start:stop] for start, stop in itertools.pairwise(bounds)]
+
+    def _matched_sample(self) -> int:
+        """Return how many random texts join the matched ones: more where texts are short."""
+        n_features = max(1.0, self._features.nnz / self._features.shape[0])
+        return int(self._config.sample * max(1.0, USUAL_FEATURES / n_features))
 
     def _no_texts(self) -> list[NDArray[np.int64]]:
         return [np.empty(0, dtype=np.int64)] * len(self._clusters)
