@@ -142,7 +142,7 @@ class SparseConfig:
         negatives: Texts that labels are trained against: those a first model takes for their
             cluster (matched), or random ones alone (auto: decided on held-out training texts).
         beam: Clusters whose labels use a text as a negative, for each text.
-        sample: Random negative texts added for every cluster.
+        sample: Random negative texts added for every cluster; more of them where texts are short.
         threshold: Weights smaller than this are dropped.
         memory: Training texts whose features are stored in the model, to fit labels that are added
             later (0: none).
