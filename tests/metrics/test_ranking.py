@@ -11,6 +11,7 @@ from glocal.metrics.gold import best_weights, hit_matrix, prepare_gold
 from glocal.metrics.propensity import inverse_propensity, psndcg_at_k, psp_at_k, weigh
 from glocal.metrics.ranking import (
     discounts,
+    f1_at_k,
     ideal_discounts,
     judge,
     ndcg_at_k,
@@ -56,6 +57,8 @@ def test_closed_form():
     assert precision_at_k(judged, 3).value == pytest.approx((2 / 3 + 0) / 2)
     assert recall_at_k(judged, 3).value == pytest.approx((2 / 3 + 0) / 2)
     assert r_precision_at_k(judged, 2).value == pytest.approx((1 / 2 + 0) / 2)
+    assert f1_at_k(judged, 2).numerators.tolist() == pytest.approx([2 / 5, 0])
+    assert f1_at_k(judged, 5).value == pytest.approx((4 / 8 + 0) / 2)  # two empty slots
     gain, ideal = 1 + 1 / np.log2(4), 1 + 1 / np.log2(3) + 1 / np.log2(4)
     assert ndcg_at_k(judged, 3).value == pytest.approx(gain / ideal / 2)
 

@@ -26,6 +26,18 @@ def test_calibrated_scores_have_almost_no_error():
     assert expected_calibration_error(scores**3, hits).value > 0.1
 
 
+def test_a_score_in_single_precision_stays_below_the_edge_it_is_rounded_from():
+    below = np.float32([0.7])  # 0.69999999, of which single precision makes 7 when it has ten bins
+    error = expected_calibration_error(below, np.array([True]), bins=10)
+    assert error.counts.tolist() == [0, 0, 0, 0, 0, 0, 1, 0, 0, 0]
+
+
+def test_means_are_taken_in_double_precision():
+    scores = np.random.default_rng(0).uniform(0.01, 0.1, 5000).astype(np.float32)
+    found = score_ranges(scores, scores > 0.05)[1]
+    assert found.mean == pytest.approx(scores.astype(np.float64).mean(), rel=1e-13)
+
+
 def test_certain_and_right_is_perfect():
     error = expected_calibration_error(np.array([1.0, 0.0]), np.array([True, False]))
     assert error.value == 0

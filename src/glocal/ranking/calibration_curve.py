@@ -61,7 +61,8 @@ class CalibrationCurve:
         if not rising or not np.isfinite([*x, *y]).all() or not self.rank_slope >= 0:
             raise ValueError(f"a calibration needs rising knots and heights, not {self}")
         complete = len(by_rank) == len(means) and len(means) in (0, len(x))
-        if not complete or not np.isfinite([*by_rank, *means]).all() or min(by_rank, default=0) < 0:
+        negative = any(slope < 0 for slope in by_rank)
+        if not complete or not np.isfinite([*by_rank, *means]).all() or negative:
             raise ValueError(f"each knot needs a rank and its slope, which is not below 0: {self}")
 
     def __call__(

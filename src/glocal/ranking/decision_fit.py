@@ -262,4 +262,4 @@ def _between(scores: NDArray[np.floating], count: int) -> float:
     above = float(scores[count - 1]) if count else 1.0
     below = float(scores[count]) if count < len(scores) else 0.0
     middle = (above + below) / 2
-    return middle if below < middle <= above else above
+    return middle if middle > below else above

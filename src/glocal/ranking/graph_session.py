@@ -35,7 +35,7 @@ class Graph(ABC):
     input_names: frozenset[str]
 
     @abstractmethod
-    def __init__(self, folder: Path, *, side_by_side: bool = False) -> None: ...
+    def __init__(self, folder: Path, *, side_by_side: bool) -> None: ...
 
     @abstractmethod
     def run(self, inputs: Arrays) -> list[np.ndarray]:
