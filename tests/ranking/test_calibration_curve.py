@@ -11,6 +11,7 @@ from glocal.ranking.calibration_curve import (
     _bends,
     _fit,
     _hats,
+    _minimise,
     _shift,
     fit_curve,
     summed_pairs,
@@ -216,6 +217,32 @@ def test_heights_always_rise():
     curve = curve_of(x, hits)
     assert (np.diff(curve.heights) >= 0.02 * np.diff(curve.knots) - 1e-12).all()
     assert curve(np.array([3.0]))[0] - curve(np.array([-3.0]))[0] == pytest.approx(0.12, abs=1e-6)
+
+
+def test_the_last_piece_has_enough_gold_labels_too():
+    """A tenth of the lower pairs is gold and all of the few upper ones."""
+    x = np.concatenate([np.full(1000, -2.0), np.linspace(0.0, 2.0, 10)])
+    hits = np.concatenate([np.full(1000, 0.1), np.ones(10)])
+    assert curve_of(x, hits).knots == pytest.approx((-2.0, 2.0), abs=0.01)
+    many = np.concatenate([x, np.linspace(0.0, 2.0, 90)]), np.concatenate([hits, np.ones(90)])
+    assert len(curve_of(*many).knots) == 3
+
+
+def test_steps_that_go_too_far_are_shortened():
+    """From far away the curvature is almost nothing and the first step far too long."""
+    columns, usual = np.array([[1.0, 0.5], [1.0, -1.0], [0.0, 2.0]]), np.array([0.5, -0.5])
+    gold, weights = np.array([30.0, 60.0, 5.0]), np.array([100.0, 80.0, 50.0])
+
+    def objective(found):
+        z, away = columns @ found, found - usual
+        return weights @ np.logaddexp(0, z) - gold @ z + 1e-6 * away @ away
+
+    best = minimize(objective, usual, tol=1e-12).x
+    for start in (usual, np.array([9.0, 9.0]), np.array([-12.0, 5.0])):
+        found = _minimise(
+            columns, gold, weights, penalty=1e-6 * np.eye(2), usual=usual, start=start
+        )
+        np.testing.assert_allclose(found, best, atol=1e-4)
 
 
 def test_pairs_of_one_bin_are_summed():

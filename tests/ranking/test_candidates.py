@@ -61,6 +61,13 @@ def test_drawn_labels_stand_for_all_that_are_not_known():
     np.testing.assert_allclose(found.weights[:, 4:].sum(1), [4, 6], rtol=1e-6)
 
 
+def test_one_draw_stands_for_all_labels_that_are_not_known():
+    found = draw_candidates(batch_of([[0]] * 9), None, n_random=1, n_labels=8, seed=(0, 0))
+    drawn = found.labels[:, 1] > 0
+    assert drawn.any()
+    assert found.weights[:, 1].tolist() == [7.0 * new for new in drawn.tolist()]
+
+
 def test_draws_that_are_all_known_have_no_weight():
     found = draw_candidates(batch_of([[0]]), None, n_random=3, n_labels=1, seed=(0, 0))
     assert found.weights.tolist() == [[1, 0, 0, 0]]

@@ -13,6 +13,7 @@ from glocal.log_odds import log_odds, sigmoid
 from glocal.ranking.decision import Decision
 from glocal.ranking.decision_fit import (
     Goal,
+    _between,
     _cross_fitted,
     _fit_shifts,
     _Proposed,
@@ -100,6 +101,7 @@ def test_labels_get_thresholds_of_their_own():
     assert abs(own.own.get("l2", own.threshold) - own.threshold) < abs(
         own.own["l0"] - own.threshold
     )
+    assert own.micro_f1 == pytest.approx(scores.f1)  # of the shifted probabilities
     fresh, truth = skewed(seed=1)
     assert decision_scores(own, fresh, truth).f1 > decision_scores(common, fresh, truth).f1 + 0.02
     assert decision_scores(own, fresh, truth).f1 == pytest.approx(scores.f1, abs=0.02)
@@ -179,6 +181,7 @@ def test_one_gold_label_is_all_there_is_to_recall():
     found = Predictions(np.array([[1, 0]]), np.array([[0.9, 0.2]], np.float32))
     scores = decision_scores(Decision(0.5, 0), found, sparse.csr_matrix([[0, 1]]))
     assert (scores.precision, scores.recall, scores.f1) == (1.0, 1.0, 1.0)
+    assert (scores.tags_per_text, scores.without_tags) == (1.0, 0.0)
 
 
 def test_without_a_hit_the_number_of_tags_asked_for_is_kept():
@@ -186,8 +189,10 @@ def test_without_a_hit_the_number_of_tags_asked_for_is_kept():
     gold = sparse.csr_matrix([[0, 1]])
     assert fit_decision(found, gold, at_least=3) == Decision(at_least=3)
     assert fit_decision(found, gold) == Decision(at_least=1)
-    decision, _ = fit_label_decision(found, gold, goal=Goal())
-    assert decision == Decision(at_least=1)
+    for at_least in (0, 1):
+        decision, scores = fit_label_decision(found, gold, goal=Goal(), at_least=at_least)
+        assert decision == Decision(at_least=at_least)
+        assert scores.tags_per_text == at_least
 
 
 def test_every_label_may_be_asked_for_or_only_those_that_are_always_given():
@@ -206,3 +211,11 @@ def test_folds_are_drawn_by_the_seed_which_is_0_by_default():
     ]
     assert found[0] == found[1]
     assert found[0] != found[2]
+
+
+def test_a_threshold_lies_between_two_scores_or_at_the_upper_one():
+    assert _between(np.array([0.75, 0.25]), 1) == 0.5
+    upper = np.nextafter(0.5, 1.0)  # nothing lies between
+    assert _between(np.array([upper, 0.5]), 1) == upper
+    assert _between(np.array([0.5, 0.25]), 0) == 0.75
+    assert _between(np.array([0.5, 0.25]), 2) == 0.125

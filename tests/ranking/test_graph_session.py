@@ -155,7 +155,7 @@ def test_openvino_looks_up_the_types_of_arrays_in_one_thread():
 def test_openvino_is_started_before_a_graph_is_read(graphs, monkeypatch):
     openvino, started = pytest.importorskip("openvino"), []
     monkeypatch.setattr(graph_session, "_start_openvino", started.append)
-    graph_session.OpenvinoGraph(graphs)
+    graph_session.OpenvinoGraph(graphs, side_by_side=False)
     assert started == [openvino]
 
 

@@ -76,3 +76,10 @@ def test_a_shift_is_at_most_three():
     for probability, n_gold, sign in ((1e-4, 90, 1), (0.9, 1, -1)):
         shift = fit_unseen_shift(*found(100, probability, n_gold), COUNTS, Calibration())
         assert shift == pytest.approx(sign * 3 * n_gold / (n_gold + 5), abs=1e-5)
+
+
+def test_the_first_label_may_be_the_one_without_texts():
+    predictions, gold = found(50, 0.3, 10)
+    swapped = Predictions(1 - predictions.indices, predictions.scores)
+    expected = fit_unseen_shift(predictions, gold, COUNTS, Calibration())
+    assert fit_unseen_shift(swapped, gold[:, ::-1], COUNTS[::-1], Calibration()) == expected

@@ -167,7 +167,8 @@ def fit_label_decision(
     """
     proposed = _Proposed.of(predictions, gold, at_least)
     if not proposed.hits.any():
-        return Decision(at_least=at_least), decision_scores(Decision(), predictions, gold)
+        decision = Decision(at_least=at_least)
+        return decision, decision_scores(decision, predictions, gold)
     known, places = np.unique(proposed.labels, return_inverse=True)
     shifted, width = _cross_fitted(proposed, places, len(known), seed)
     held_out = replace(proposed, scores=shifted)

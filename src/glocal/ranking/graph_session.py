@@ -52,7 +52,7 @@ class OnnxGraph(Graph):
 
     runtime, file = "onnx", "model.onnx"
 
-    def __init__(self, folder: Path, *, side_by_side: bool = False) -> None:
+    def __init__(self, folder: Path, *, side_by_side: bool) -> None:
         ort = require("onnxruntime", extra="runtime", purpose="models exported to ONNX")
         ort.set_default_logger_severity(4)  # problems are raised
         options = ort.SessionOptions()
@@ -87,7 +87,7 @@ class OpenvinoGraph(Graph):
 
     runtime, file = "openvino", "model.xml"
 
-    def __init__(self, folder: Path, *, side_by_side: bool = False) -> None:
+    def __init__(self, folder: Path, *, side_by_side: bool) -> None:
         openvino = require("openvino", extra="openvino", purpose="models exported to OpenVINO")
         _start_openvino(openvino)
         settings: dict[str, Any] = {

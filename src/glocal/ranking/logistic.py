@@ -18,7 +18,7 @@ def fit_logistic(
     start: Floats,
     prior: ArrayLike,
     bounds: Sequence[tuple[float | None, float | None]],
-    penalty: ArrayLike = 0.0,
+    penalty: ArrayLike,
 ) -> list[float]:
     """Return the parameters with the smallest mean log loss, penalised.
 
