@@ -12,6 +12,8 @@ from glocal.errors import DataError, Interrupted, ModelError
 from glocal.predict.predictor import Predictor
 from glocal.storage.integrity import model_integrity
 from glocal.storage.model_directory import load_model, read_history, read_labels
+from glocal.systems.mixture_ensemble import mixtures_of
+from glocal.update import learnt_rows
 from glocal.update.further_training import continue_training
 from glocal.vocabulary import label_change
 from glocal.vocabulary.label_table import LabelTable
@@ -182,6 +184,28 @@ def test_only_label_rows_of_a_network_learn(tmp_path, monkeypatch):
     rows = {name for name in set(before) - same if len(after[name]) == len(before[name]) + 1}
     assert any(name.startswith("encoder.") for name in same)
     assert set(before) - same == rows
+
+
+def test_labels_that_learn_have_texts_of_their_own_replayed(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(label_change, "_MOST_OTHERS", 10)
+    monkeypatch.setattr(learnt_rows, "_REPLAYED", 6)
+    monkeypatch.setattr(learnt_rows, "_REPLAYED_FOR_EACH", 0)
+    model = load_model(train_tiny(RECIPES["mixture"], tmp_path / "model", corpus=TRAIN).path)
+    change = label_change.continued(model.labels, CORRECTIONS, train=TRAIN)
+    assert len(change.train) == len(TRAIN)  # labels find their texts among all of them
+    (mixture,) = mixtures_of(model.system)
+    rows = learnt_rows.LearntRows(mixture, model.tokenizer, change, "cpu", None)
+
+    def replayed(labels):
+        return change.known_labels(rows._replay(20, labels)).tocsc()
+
+    every = np.arange(len(model.labels))
+    own = np.minimum(change.known_labels(TRAIN).getnnz(axis=0)[every], 2)
+    assert (replayed(every).getnnz(axis=0)[every] >= own).all()
+    rare = every[np.argmin(model.labels.counts)]
+    assert replayed(np.array([rare]))[:, rare].nnz >= own[rare]
+    assert replayed(np.array([rare])).shape[0] == 6  # the others are drawn at random
 
 
 def test_texts_without_labels_are_refused(words):

@@ -5,7 +5,9 @@
   not belong. All other rows, the encoder and what labels share stay as they are, so that nothing
   else is forgotten.
 - Rows learn (`row_fit.py`) from the examples and, so that they keep their place among others, from
-  background texts: given training texts, or for new labels the old labels' texts.
+  background texts: given training texts, or for new labels the old labels' texts. An old label
+  that learns needs texts of its own among them: from texts without it alone, it would learn that it
+  is rare.
 - The encoder reads every text once; each step then goes over what the experts made of it. On a GPU
   batches are large: the time of a step is that of its calls.
 """
@@ -42,6 +44,7 @@ _BATCH_TOKENS = 1 << 17  # on a GPU
 _MOST_EXAMPLES = 16  # of a new label that the encoder reads
 _BACKGROUND = 500  # texts that new labels are trained against
 _REPLAYED, _REPLAYED_FOR_EACH = 1000, 2  # of a further training: at least, and for each new text
+_OWN_REPLAYED = 2  # training texts of each old label that learns
 _RIVALS = 5  # best labels of a text that learn where they do not belong
 _HOLD = 0.02  # pull of a row towards its start, in units of the loss of one text
 _HOLD_KNOWN = 0.02  # the same of an old label, for each of its training texts
@@ -98,18 +101,18 @@ class LearntRows:
         examples = self._examples()
         if examples is None:
             return new, rows
-        replay = self._replay(len(examples))
-        others = [started.texts[place] for place in started.known[:_BACKGROUND]]
-        background = others if replay is None else list(replay.texts())
-        batches = self._read(experts, [*examples.texts(), *background])
-        gold = self.change.known_labels(examples)
-        learning = new
+        gold, learning = self.change.known_labels(examples), new
+        batches = self._read(experts, list(examples.texts()))
         if self.change.continues:
             old = self._old_labels(experts, batches, gold)
             rows = [
                 _rows_of(expert, old).joined(own) for expert, own in zip(experts, rows, strict=True)
             ]
             learning = np.concatenate([old, new])
+        replay = self._replay(len(examples), learning)
+        others = [started.texts[place] for place in started.known[:_BACKGROUND]]
+        background = others if replay is None else list(replay.texts())
+        batches += self._read(experts, background, after=len(examples))
         texts = self._texts(batches, learning, gold, replay, len(background))
         return learning, [
             fit_rows(expert, place, own, texts)
@@ -123,14 +126,21 @@ class LearntRows:
         chosen = few_examples(self.change.example_labels, _MOST_EXAMPLES, rng=self.rng)
         return self.change.examples.take(chosen) if len(chosen) else None
 
-    def _replay(self, n_examples: int) -> Corpus | None:
-        """Return training texts that take part; None where none are given."""
-        train, most = self.change.train, _BACKGROUND
+    def _replay(self, n_examples: int, labels: np.ndarray) -> Corpus | None:
+        """Return training texts that take part; None where none are given.
+
+        In a further training, each label that learns has some of its own among them.
+        """
+        train, most, own = self.change.train, _BACKGROUND, np.empty(0, np.int64)
         if train is None:
             return None
         if self.change.continues:
             most = max(_REPLAYED, _REPLAYED_FOR_EACH * n_examples)
-        return train.take(np.sort(self.rng.permutation(len(train))[:most]))
+            gold = self.change.known_labels(train)[:, labels]
+            own = few_examples(gold, _OWN_REPLAYED, rng=self.rng)
+        others = np.setdiff1d(np.arange(len(train)), own)
+        drawn = self.rng.permutation(others)[: max(0, most - len(own))]
+        return train.take(np.sort(np.concatenate([own, drawn])))
 
     @torch.no_grad()
     def _old_labels(
@@ -147,9 +157,6 @@ class LearntRows:
         for place, expert in enumerate(experts):
             width = expert.label_width
             for states, rows in batches:
-                some = rows < gold.shape[0]
-                if not some.any():
-                    continue
                 best = RunningTopK(_RIVALS)
                 limit = ChunkUse.EXPERT_LOGITS.limit(self.device.type)
                 chunks = label_chunks(self.n_old, documents=len(rows), width=width, limit=limit)
@@ -157,7 +164,7 @@ class LearntRows:
                     logits = expert.logits(states[place], chunk).float()
                     ids = torch.arange(chunk.start, chunk.stop, device=logits.device)
                     best.update(torch.sigmoid(logits), ids)
-                rivals.append(best.result().indices[some].cpu().numpy().ravel())
+                rivals.append(best.result().indices.cpu().numpy().ravel())
         found = np.unique(np.concatenate(rivals))
         found = found[(found >= 0) & (found < self.n_old)]
         taught: np.ndarray = self.change.after.counts[found] > 0
@@ -187,9 +194,12 @@ class LearntRows:
 
     @torch.no_grad()
     def _read(
-        self, experts: Sequence[Expert], texts: Sequence[str]
+        self, experts: Sequence[Expert], texts: Sequence[str], *, after: int = 0
     ) -> list[tuple[list[State], Tensor]]:
-        """Return the experts' states of batches of texts, and the places of the texts."""
+        """Return the experts' states of batches of texts, and the places of the texts.
+
+        Places count from `after`, the number of texts read before.
+        """
         length = self.mixture.recipe.encoder.tokens_read
         tokens = TokenStore.in_memory(self.tokenizer.encode_batch(list(texts), length))
         collate = Collator(tokens, self.tokenizer.facts, n_labels=1, chunking=self.mixture.chunking)
@@ -199,7 +209,7 @@ class LearntRows:
         for places in prediction_batches(tokens.lengths, size):
             features = self.mixture.features(collate(places).to(self.device))
             states = [_detached(expert.prepare(features)) for expert in experts]
-            found.append((states, torch.from_numpy(places).to(self.device)))
+            found.append((states, torch.from_numpy(places + after).to(self.device)))
             done += len(places)
             report(self.progress, done, len(texts))
         return found

@@ -99,24 +99,26 @@ def added(
     counts = np.concatenate([labels.counts, _counts(table.ids, examples)])
     after = replace(labels, **both, counts=counts, n_added=labels.n_added + len(table))
     columns = _shares(labels, range(len(labels)))
-    return LabelChange(labels, after, columns, examples, _others(train, examples))
+    change = LabelChange(labels, after, columns, examples, _others(train, examples))
+    return replace(change, train=_some(change.train, max(_MOST_OTHERS, 4 * change.n_examples)))
 
 
 def _others(train: Corpus | None, examples: Corpus | None) -> Corpus | None:
-    """Return training texts that are not among the examples, whose labels replace theirs.
-
-    Of many texts a part is enough: no expert compares with more.
-    """
+    """Return training texts that are not among the examples, whose labels replace theirs."""
     if train is None or examples is None:
         return train
     import pyarrow.compute as pc
 
     shown = examples.table.column("text").combine_chunks()
     same = pc.is_in(train.table.column("text"), value_set=shown).to_numpy()
-    others, most = np.flatnonzero(~same), max(_MOST_OTHERS, 4 * len(examples))
-    if len(others) > most:
-        others = np.sort(np.random.default_rng(0).permutation(others)[:most])
-    return train if len(others) == len(train) else train.take(others)
+    return train.take(np.flatnonzero(~same)) if same.any() else train
+
+
+def _some(train: Corpus | None, most: int) -> Corpus | None:
+    """Return at most so many training texts, drawn at random: no expert compares with more."""
+    if train is None or len(train) <= most:
+        return train
+    return train.take(np.sort(np.random.default_rng(0).permutation(len(train))[:most]))
 
 
 def continued(
@@ -141,10 +143,7 @@ def continued(
     known = LabelTable([], []) if table is None else table
     entries = [known.get(id_) or LabelEntry(id_, id_) for id_ in ids]
     change = added(
-        labels,
-        LabelTable.from_entries(entries, source=examples.source),
-        examples=examples,
-        train=train,
+        labels, LabelTable.from_entries(entries, source=examples.source), examples=examples
     )
     counts = _counts(labels.ids, examples)
     if not counts.any() and not ids:
@@ -156,7 +155,8 @@ def continued(
     after.counts[: len(labels)] += counts
     # From now on all labels are trained alike.
     after = replace(after, n_documents=after.n_documents + len(examples), n_added=0)
-    return replace(change, after=after, continues=True)
+    # Labels look for texts of their own among all of them.
+    return replace(change, after=after, train=_others(train, examples), continues=True)
 
 
 def removed(labels: LabelSpace, ids: Sequence[str]) -> LabelChange:
