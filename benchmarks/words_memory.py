@@ -54,7 +54,8 @@ def train(path, threads):
     model = sparse_model.SparseModel.fit(corpus, labels, threads=threads)
     now = time.perf_counter(), time.process_time()
     counts["seconds"], counts["processor"] = (b - a for a, b in zip(started, now, strict=True))
-    counts["weights"] = model.scorer.weights.nnz
+    groups = model.scorer.groups
+    counts["weights"] = model.scorer.weights.nnz + (groups.weights.nnz if groups else 0)
     counts["words and pairs"] = model.vectoriser.n_features
     counts["peak"] = peak_memory()
     print(json.dumps(counts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from glocal.companions.sparse.threads import ordered_map
 
 CHUNK_LABELS = 128
+CHUNK_ENTRIES = 4_000_000  # features of the texts of a chunk of labels, at most
 
 
 def label_profiles(features: Any, labels: Any, *, threshold: float, threads: int) -> Any:
@@ -30,8 +32,8 @@ def label_profiles(features: Any, labels: Any, *, threshold: float, threads: int
 
     by_label = labels.T.tocsr()
 
-    def profiles(start: int) -> Any:
-        sums = by_label[start : start + CHUNK_LABELS] @ features
+    def profiles(chunk: tuple[int, int]) -> Any:
+        sums = by_label[slice(*chunk)] @ features
         rows = np.repeat(np.arange(sums.shape[0]), np.diff(sums.indptr))
         length = np.sqrt(np.bincount(rows, sums.data**2, minlength=sums.shape[0]))
         sums.data /= np.maximum(length, 1e-12)[rows].astype(np.float32)
@@ -39,7 +41,12 @@ def label_profiles(features: Any, labels: Any, *, threshold: float, threads: int
         sums.eliminate_zeros()
         return sums
 
-    starts = range(0, by_label.shape[0], CHUNK_LABELS)
+    # A label of very many texts has at most every feature.
+    entries = np.diff(by_label.indptr) * (features.nnz / max(1, features.shape[0]))
+    before = np.cumsum(np.minimum(entries, features.shape[1])) // CHUNK_ENTRIES
+    starts = np.flatnonzero(np.diff(before, prepend=-1))
+    starts = np.union1d(starts, np.arange(0, len(entries), CHUNK_LABELS))
+    chunks = itertools.pairwise([*starts.tolist(), len(entries)])
     blocks = [csr_matrix((0, features.shape[1]), dtype=np.float32)]
-    blocks += ordered_map(profiles, starts, threads=threads)
+    blocks += ordered_map(profiles, chunks, threads=threads)
     return vstack(blocks, format="csr").T.tocsr()
