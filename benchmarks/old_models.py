@@ -10,7 +10,8 @@ whose label differs and the largest difference of a score, of the model and of i
 `--retrain`, today's code also trains each model again by the settings stored with it; printed are
 the arrays of weights that differ and by how much. `--undo` brings back, in that training alone, a
 computation of before: `attention` PyTorch's gradient of label attention, `bce` autograd's gradient
-of the BCE, `clusters` the order in which APLC's clusters are computed.
+of the BCE, `clusters` the order in which APLC's clusters are computed. Models of words are compared
+where texts have several lines (`--lines 2`); with one, today's have no features of the first.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ def compare_weights(work: Path, only: list[str]) -> None:
             continue
         before, now = (Predictor.load(each, device="cpu").system for each in both)
         if not hasattr(before, "state_dict"):
-            print(f"  {path.name}: words alone")
+            print(f"  {path.name}: {words_apart(*both)}")
             continue
         before, now = before.state_dict(), now.state_dict()
         new = [name for name in now if name not in before]
@@ -218,31 +219,49 @@ def compare_weights(work: Path, only: list[str]) -> None:
               f"{apart[worst]:.2g}{place}{f'; new: {new}' if new else ''}")  # fmt: skip
 
 
-def write_texts(work: Path) -> None:
-    """Write texts drawn from each split of ICD-10-CM."""
+def words_apart(before: Path, now: Path) -> str:
+    """Return how far the weights of two models of words are apart."""
+    from glocal.companions.sparse.compact_rows import rounded
+    from glocal.companions.sparse.sparse_files import read_model
+    from glocal.companions.sparse.sparse_rows import as_csr
+
+    first, second = (as_csr(read_model(path / "sparse")[1].weights) for path in (before, now))
+    if first.shape != second.shape:
+        return f"words alone, {first.shape[0]} features before and {second.shape[0]} now"
+    apart = [abs(weights - second).max() for weights in (first, rounded(first))]
+    return (
+        f"weights of words differ by {apart[0]:.2g} at most, and by {apart[1]:.2g} "
+        "when those of before are rounded to 16 bits"
+    )
+
+
+def write_texts(work: Path, lines: int) -> None:
+    """Write texts drawn from each split of ICD-10-CM, with others as further lines."""
     from glocal import read_corpus
 
     for part, count in SIZES.items():
         corpus = read_corpus(f"icd10cm:{part}")
         drawn = sorted(random.Random(0).sample(range(len(corpus)), count))
         chosen = corpus.take(drawn)
-        rows = zip(chosen.texts(), chosen.labels(), strict=True)
-        lines = [json.dumps({"text": text, "labels": labels}) for text, labels in rows]
-        (work / f"{part}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        texts, rows = chosen.texts(), []
+        for place, labels in enumerate(chosen.labels()):
+            more = [texts[(7 * place + 3 * line) % count] for line in range(1, lines)]
+            rows.append(json.dumps({"text": "\n".join([texts[place], *more]), "labels": labels}))
+        (work / f"{part}.jsonl").write_text("\n".join(rows), encoding="utf-8")
 
 
 def run(source: Path, step: str, args: argparse.Namespace, work: Path) -> None:
     """Run a step in a process of one version."""
     command = [sys.executable, __file__, "--step", step, "--work", str(work)]
     command += ["--before", str(args.before), *(f"--only={name}" for name in args.only)]
-    command += [f"--undo={change}" for change in args.undo]
+    command += [f"--lines={args.lines}", *(f"--undo={change}" for change in args.undo)]
     threads = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
     cache = {"PYTHONPATH": str(source), "GLOCAL_CACHE": str(work / "cache")}
     subprocess.run(command, env={**os.environ, **threads, **cache}, check=True)
 
 
 STEPS = {
-    "texts": lambda args: write_texts(args.work),
+    "texts": lambda args: write_texts(args.work, args.lines),
     "train": lambda args: train(args.work, args.only),
     "again": lambda args: train_again(args.work, args.only, args.undo),
     "predict before": lambda args: predict(args.work, args.only, "before"),
@@ -259,6 +278,7 @@ def main() -> None:
     parser.add_argument("--retrain", action="store_true", help="train again, compare weights")
     parser.add_argument("--undo", action="append", default=[], choices=UNDO, help="with --retrain")
     parser.add_argument("--only", action="append", default=[], help="model to look at; repeatable")
+    parser.add_argument("--lines", type=int, default=1, help="lines of a text")
     parser.add_argument("--work", type=Path, help="folder to keep texts and models in")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     args = parser.parse_args()
