@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 FIXED, PER_THREAD = 700e6, 700e6  # Python, its libraries, buffers; one problem of the solver
-PER_TEXT_FEATURE, PER_WEIGHT, PER_KNOWN_WORD = 8, 20, 150
+PER_TEXT_FEATURE, PER_WEIGHT, PER_KNOWN_WORD = 16, 20, 150
 
 
 def formula(counts, threads):

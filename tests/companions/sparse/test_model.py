@@ -66,6 +66,17 @@ def test_texts_are_drawn_where_memory_is_short(train, labels, monkeypatch):
     assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.7  # of the few texts
 
 
+@pytest.mark.parametrize("at_a_time", [7, 100])
+def test_the_matcher_reads_the_most_frequent_features(monkeypatch, at_a_time):
+    monkeypatch.setattr(training_module, "ROWS_AT_A_TIME", at_a_time)
+    rng = np.random.default_rng(0)
+    dense = rng.random((50, 30), dtype=np.float32) * (rng.random((50, 30)) < rng.random(30))
+    dense[3] = 0
+    columns = np.sort(np.argsort(-np.count_nonzero(dense, axis=0), kind="stable")[:8])
+    found = training_module._most_frequent(csr_matrix(dense), 8)
+    np.testing.assert_array_equal(found.toarray(), dense[:, columns])
+
+
 def test_matchers_of_matchers(train, labels):
     model = SparseModel.fit(train, labels, replace(SMALL, cluster_size=2, beam=1))
     assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.95

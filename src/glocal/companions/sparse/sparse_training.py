@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
+from glocal.arrays import GrowingArray
 from glocal.companions.sparse.cluster_solvers import ClusterSolvers
 from glocal.companions.sparse.cluster_weights import ClusterProblem, ClusterWeights, join_weights
 from glocal.companions.sparse.host_solver import HostTexts
@@ -59,6 +60,7 @@ TRUSTED_RECALL = 0.6
 RANDOM_SAMPLES = 4
 RANDOM_NAMES = 2.0
 RANDOM_ITERATIONS = 6
+ROWS_AT_A_TIME = 65_536  # of a matrix that is copied in part
 USUAL_FEATURES = 200  # of a text; of shorter ones more are sampled, at the same cost
 CLUSTER_SAMPLE = 4000  # random texts on which each block of clusters is trained
 CLUSTER_SHARE = np.float32(0.3)  # part of a cluster's score in its labels', before calibration
@@ -330,10 +332,18 @@ def _most_frequent(features: Any, n_columns: int) -> Any:
     columns = np.sort(np.argsort(-frequency, kind="stable")[:n_columns])
     place = np.full(features.shape[1], -1, dtype=np.int32)
     place[columns] = np.arange(n_columns, dtype=np.int32)
-    indices, bounds = place[features.indices], features.indptr
-    kept = indices >= 0
-    bounds = np.concatenate([[0], np.cumsum(kept)])[bounds].astype(bounds.dtype)
-    return csr_matrix((features.data[kept], indices[kept], bounds), (features.shape[0], n_columns))
+    indices, values = GrowingArray(np.int32), GrowingArray(np.float32)
+    lengths = [np.zeros(1, dtype=np.int64)]
+    for start in range(0, features.shape[0], ROWS_AT_A_TIME):
+        bounds = features.indptr[start : start + ROWS_AT_A_TIME + 1]
+        entries = slice(bounds[0], bounds[-1])
+        found = place[features.indices[entries]]
+        kept = found >= 0
+        indices.add(found[kept])
+        values.add(features.data[entries][kept])
+        lengths.append(np.diff(np.append(0, np.cumsum(kept))[bounds - bounds[0]]))
+    ends = np.cumsum(np.concatenate(lengths)).astype(features.indptr.dtype)
+    return csr_matrix((values.whole(), indices.whole(), ends), (features.shape[0], n_columns))
 
 
 def _matcher_settings(config: SparseConfig) -> SparseConfig:
