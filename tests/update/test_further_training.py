@@ -208,6 +208,24 @@ def test_labels_that_learn_have_texts_of_their_own_replayed(tmp_path, monkeypatc
     assert replayed(np.array([rare])).shape[0] == 6  # the others are drawn at random
 
 
+def test_wrong_labels_without_training_texts_at_hand_stay_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+    path = train_tiny(RECIPES["mixture"], tmp_path / "model", corpus=TRAIN).path
+    some = TRAIN.take([i for i, labels in enumerate(TRAIN.labels()) if "owl" not in labels])
+    owl = load_model(path).labels.index["owl"]
+    monkeypatch.setattr(learnt_rows, "_RIVALS", 100)  # every label
+    found = {}
+    for name, train in (("all", TRAIN), ("some", some)):
+        new = continue_training(path, CORRECTIONS, train=train, out=tmp_path / name).path
+        found[name] = load_model(new).system.state_dict()
+    before = load_model(path).system.state_dict()
+    rows = [name for name in before if name.endswith(("experts.0.weight", "experts.1.query"))]
+    assert len(rows) == 2
+    for name in rows:
+        assert torch.equal(found["some"][name][owl], before[name][owl])
+        assert not torch.equal(found["all"][name][owl], before[name][owl])
+
+
 def test_texts_without_labels_are_refused(words):
     before = files(words)
     with pytest.raises(DataError, match="none of the 1 texts has labels"):

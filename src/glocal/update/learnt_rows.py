@@ -2,12 +2,11 @@
 
 - New labels start from their texts (`new_rows.py`). In a further training old labels learn too,
   from the rows they have: those of the texts, and those that an expert ranks first where they do
-  not belong. All other rows, the encoder and what labels share stay as they are, so that nothing
-  else is forgotten.
+  not belong, if training texts with them are given. All other rows, the encoder and what labels
+  share stay as they are, so that nothing else is forgotten.
 - Rows learn (`row_fit.py`) from the examples and, so that they keep their place among others, from
-  background texts: given training texts, or for new labels the old labels' texts. An old label
-  that learns needs texts of its own among them: from texts without it alone, it would learn that it
-  is rare.
+  background texts: given training texts, two of each label that learns among them, or for new
+  labels the old labels' texts.
 - The encoder reads every text once; each step then goes over what the experts made of it. On a GPU
   batches are large: the time of a step is that of its calls.
 """
@@ -15,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -136,11 +136,15 @@ class LearntRows:
             return None
         if self.change.continues:
             most = max(_REPLAYED, _REPLAYED_FOR_EACH * n_examples)
-            gold = self.change.known_labels(train)[:, labels]
-            own = few_examples(gold, _OWN_REPLAYED, rng=self.rng)
+            own = few_examples(self._train_labels[:, labels], _OWN_REPLAYED, rng=self.rng)
         others = np.setdiff1d(np.arange(len(train)), own)
         drawn = self.rng.permutation(others)[: max(0, most - len(own))]
         return train.take(np.sort(np.concatenate([own, drawn])))
+
+    @cached_property
+    def _train_labels(self) -> Any:
+        """(texts, after) CSR matrix of the labels of the training texts."""
+        return self.change.known_labels(self.change.train)
 
     @torch.no_grad()
     def _old_labels(
@@ -151,9 +155,10 @@ class LearntRows:
     ) -> np.ndarray:
         """Return the old labels that learn: of the examples, and those ranked first wrongly.
 
-        Labels without any training text are scored by their text alone.
+        The latter need a text of their own among those given: from texts without them alone they
+        would learn that they are rare.
         """
-        rivals = [np.unique(gold.indices)]
+        rivals = [np.empty(0, np.int64)]
         for place, expert in enumerate(experts):
             width = expert.label_width
             for states, rows in batches:
@@ -167,8 +172,10 @@ class LearntRows:
                 rivals.append(best.result().indices.cpu().numpy().ravel())
         found = np.unique(np.concatenate(rivals))
         found = found[(found >= 0) & (found < self.n_old)]
-        taught: np.ndarray = self.change.after.counts[found] > 0
-        return np.compress(taught, found)
+        shown = self._train_labels.getnnz(axis=0) > 0
+        own = np.unique(gold.indices)
+        learning: np.ndarray = np.union1d(own[own < self.n_old], found[shown[found]])
+        return learning
 
     def _texts(
         self,
