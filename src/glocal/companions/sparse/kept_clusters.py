@@ -100,5 +100,8 @@ class KeptClusters(ClusterSolvers):
             self._has_room = False
             reason = error.strerror or error
             logger.warning(
-                "label groups are not kept, so a killed training starts again: %s", reason
+                "%s: label groups cannot be kept (%s); if this training is killed, it has to start "
+                "again",
+                self._folder,
+                reason,
             )
