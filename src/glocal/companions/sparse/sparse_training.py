@@ -66,8 +66,8 @@ CLUSTER_SAMPLE = 4000  # random texts on which each block of clusters is trained
 CLUSTER_SHARE = np.float32(0.3)  # part of a cluster's score in its labels', before calibration
 WIDE_CLUSTERS = 4  # size of the wide clusters, in multiples of `cluster_size`
 # Memory that a thread takes to train labels together, per feature of a text (three copies) and per
-# text and label (eleven numbers). Where all texts would take more than `MOST_BYTES`, some are drawn at
-# random, and up to `LEAST_OWN_TEXTS` of each label are added.
+# text and label (eleven numbers). Where all texts would take more than `MOST_BYTES`, some are drawn
+# at random, and up to `LEAST_OWN_TEXTS` of each label are added.
 MOST_BYTES = 640_000_000
 ENTRY_BYTES, CELL_BYTES = 24, 44
 LEAST_OWN_TEXTS = 200
