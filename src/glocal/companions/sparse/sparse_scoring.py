@@ -184,13 +184,14 @@ def dense_product(features: Any, weights: Any) -> NDArray[np.float32]:
         return large
     total = np.zeros((features.shape[0], stored.shape[1]), np.float32)
     read = stored.reader(csr_row_index)
+    chosen = features.indices.astype(np.int32, copy=False)
+    ends = np.zeros(len(chosen) + 1, np.int64)
+    np.cumsum(stored.indptr[chosen + 1] - stored.indptr[chosen], out=ends[1:])
     for row, (start, stop) in enumerate(itertools.pairwise(features.indptr.tolist())):
-        chosen = features.indices[start:stop].astype(np.int32)
-        ends = np.zeros(len(chosen) + 1, np.int32)
-        np.cumsum(stored.indptr[chosen + 1] - stored.indptr[chosen], out=ends[1:])
-        labels, own = read(chosen, ends[-1])
+        own_ends = (ends[start : stop + 1] - ends[start]).astype(np.int32)
+        labels, own = read(chosen[start:stop], own_ends[-1])
         value = features.data[start:stop]
-        csc_matvec(stored.shape[1], len(chosen), ends, labels, own, value, total[row])
+        csc_matvec(stored.shape[1], stop - start, own_ends, labels, own, value, total[row])
     return stored.scaled(total)
 
 
