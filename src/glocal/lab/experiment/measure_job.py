@@ -103,11 +103,11 @@ def _keep_predictions(
 
 
 def _divergence(job: Job, fitted: Fitted) -> dict[str, Any]:
-    from glocal.lab.divergence import expert_divergence
-
     predictor = fitted.predictor if job.conditions.divergence else None
     if predictor is None or len(predictor.expert_names) != 2:
         return {}
+    from glocal.lab.divergence import expert_divergence  # imports torch, which baselines need not
+
     return asdict(expert_divergence(predictor, job.splits.measured))
 
 
