@@ -6,6 +6,7 @@ for one another, so that no two of them fight for the cores.
 """
 
 import contextlib
+import gc
 import os
 
 import pytest
@@ -19,6 +20,10 @@ for library in ("OMP", "MKL", "OPENBLAS"):  # before the first test imports one 
 if not os.path.exists("/dev/nvidia0"):  # Triton's kernels are then run by its interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# What reaches the disk before the power fails is nothing that a test can see, and tests with
+# checkpoints would wait for it. Processes that tests start do wait.
+os.fsync = lambda descriptor: None
+
 # How long an example takes is the machine's business, which may be busy.
 settings.register_profile("glocal", deadline=None)
 settings.load_profile("glocal")
@@ -29,6 +34,16 @@ def pytest_collection_modifyitems(config, items):
     if is_worker(config):
         longest_first = ("dist", "slow")
         items.sort(key=lambda item: [item.get_closest_marker(m) is None for m in longest_first])
+
+
+def pytest_collection_finish():
+    # Modules and tests stay until the end: the garbage collector need not look at them again.
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish():
+    gc.unfreeze()
 
 
 def skip_without_gpu(items):
