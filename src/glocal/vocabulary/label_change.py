@@ -115,7 +115,7 @@ def _others(train: Corpus | None, examples: Corpus | None) -> Corpus | None:
 
 
 def _some(train: Corpus | None, most: int) -> Corpus | None:
-    """Return at most so many training texts, drawn at random: no expert compares with more."""
+    """Return at most this many training texts, drawn at random: no expert compares with more."""
     if train is None or len(train) <= most:
         return train
     return train.take(np.sort(np.random.default_rng(0).permutation(len(train))[:most]))
