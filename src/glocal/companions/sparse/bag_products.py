@@ -8,12 +8,15 @@ thread in a fixed order: the same inputs give the same bits.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import sys
 from typing import Any
 
 import numpy as np
 
 from glocal.companions.sparse.solver import Floats, TextProducts
+from glocal.companions.torch_threads import one_torch_thread
 
 # Entries of the training texts from which products take longer than the start of PyTorch.
 LEAST_ENTRIES = 1_000_000
@@ -22,6 +25,21 @@ LEAST_ENTRIES = 1_000_000
 def bags_help(features: Any) -> bool:
     """Return whether embedding bags are there and worth their start for these texts (CSR)."""
     return features.nnz >= LEAST_ENTRIES and importlib.util.find_spec("torch") is not None
+
+
+def torch_is_loaded() -> bool:
+    """Return whether PyTorch has been started already, so that embedding bags help few texts too."""
+    return "torch" in sys.modules
+
+
+def one_thread_each(bags: bool) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which one thread computes each product, for several at a time."""
+    return one_torch_thread() if bags else contextlib.nullcontext()
+
+
+def text_products(features: Any, *, bags: bool) -> TextProducts:
+    """Return the products of texts (n, F) CSR, by embedding bags or by scipy."""
+    return (BagProducts if bags else TextProducts)(features)
 
 
 def bag_product(matrix: Any, dense: Floats) -> Floats:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.bag_products import one_thread_each, torch_is_loaded
 from glocal.companions.sparse.further_texts import REPLAYED, learn_texts
 from glocal.companions.sparse.new_labels import few_examples, fit_new_labels, sample_rows
 from glocal.companions.sparse.new_words import spread_memory, spread_scorer, with_change
@@ -56,12 +57,15 @@ def changed_model(model: SparseModel, change: LabelChange) -> SparseModel:
             seen = places[places < model.vectoriser.n_trained]
             memory = replace(memory, sample=_without(memory.sample, examples.features, seen))
         known = _known(model, memory, change)
-        if change.continues:
-            scorer = _learnt(model, scorer, change, examples, known)
-            kept = memory if memory is not None and memory.has_labels else known
-            memory = kept.with_texts(examples, size=model.config.memory)
-        if change.n_new:
-            scorer = scorer.joined(_new_scorer(model, change, examples, known))
+        bags = torch_is_loaded()  # a network changes beside it
+        with one_thread_each(bags):
+            if change.continues:
+                scorer = _learnt(model, scorer, change, examples, known, bags=bags)
+                kept = memory if memory is not None and memory.has_labels else known
+                memory = kept.with_texts(examples, size=model.config.memory)
+            if change.n_new:
+                added = _new_scorer(model, change, examples, known, bags=bags)
+                scorer = scorer.joined(added)
     scorer.weights.sort_indices()
     if before.is_rounded:  # others are older: rounding would change the scores of labels that stay
         scorer = scorer.rounded()
@@ -141,6 +145,8 @@ def _learnt(
     change: LabelChange,
     examples: LabelledTexts,
     known: TrainingMemory,
+    *,
+    bags: bool,
 ) -> LinearScorer:
     """Return the scorer of the labels that stay after they have learnt the examples."""
     n_old = scorer.n_labels
@@ -152,6 +158,7 @@ def _learnt(
         replay=known.sample.of_labels(n_old),
         counts=(change.before.counts, change.after.counts[:n_old]),
         threads=n_threads(0),
+        bags=bags,
     )
 
 
@@ -169,7 +176,12 @@ def _examples_read(change: LabelChange) -> Corpus | None:
 
 
 def _new_scorer(
-    model: SparseModel, change: LabelChange, examples: LabelledTexts, memory: TrainingMemory
+    model: SparseModel,
+    change: LabelChange,
+    examples: LabelledTexts,
+    memory: TrainingMemory,
+    *,
+    bags: bool,
 ) -> LinearScorer:
     """Return the scorer of the new labels."""
     new = range(len(change.after) - change.n_new, len(change.after))
@@ -182,4 +194,5 @@ def _new_scorer(
         examples=examples.features,
         gold=examples.gold[:, new.start :].tocsr(),
         n_texts=change.after.counts[new.start :],
+        bags=bags,
     )

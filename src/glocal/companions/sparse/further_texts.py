@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.bag_products import bag_product, text_products
+from glocal.companions.sparse.host_solver import large_entries
 from glocal.companions.sparse.platt import frequency_terms
-from glocal.companions.sparse.solver import START_BIAS, Positives, TextProducts, solve_block
+from glocal.companions.sparse.solver import START_BIAS, Positives, solve_block
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 from glocal.companions.sparse.threads import ordered_map
 from glocal.companions.sparse.training_memory import LabelledTexts, Scaling
@@ -37,6 +39,7 @@ def learn_texts(
     replay: LabelledTexts,
     counts: tuple[NDArray[np.int64], NDArray[np.int64]],
     threads: int = 1,
+    bags: bool = False,
 ) -> LinearScorer:
     """Return the scorer after it has learnt further texts.
 
@@ -48,9 +51,11 @@ def learn_texts(
         replay: Texts it was trained on.
         counts: (L,) training texts of each label before, and with the further texts.
         threads: Number of threads.
+        bags: Whether embedding bags compute the products.
     """
     chosen = _labels_that_learn(scorer, scaling, texts, threads=threads)
-    work = _Lesson(scorer, scaling, config, texts.joined(replay), chosen=chosen, counts=counts[0])
+    lesson = texts.joined(replay)
+    work = _Lesson(scorer, scaling, config, lesson, chosen=chosen, counts=counts[0], bags=bags)
     blocks = [
         chosen[start : start + config.cluster_size]
         for start in range(0, len(chosen), config.cluster_size)
@@ -87,11 +92,13 @@ class _Lesson:
         *,
         chosen: NDArray[np.int64],
         counts: NDArray[np.int64],
+        bags: bool,
     ) -> None:
         self._scorer, self._scaling, self._config, self._counts = scorer, scaling, config, counts
+        self._bags = bags
         self._features, self._by_label = texts.features, texts.gold.tocsc()
-        self._products = TextProducts(texts.features)
-        by_feature = texts.features.T.tocsr()
+        self._products = text_products(texts.features, bags=bags)
+        by_feature = self._products.by_feature
         self._used = np.flatnonzero(np.diff(by_feature.indptr))
         self._by_feature = by_feature[self._used]
         self._weights = scorer.weights[self._used][:, chosen].tocsc()
@@ -109,9 +116,10 @@ class _Lesson:
             iterations=min(_ITERATIONS, self._config.iterations),
             start_scores=self._margins(block) - np.float32(START_BIAS),
         )
-        change = self._by_feature @ coefficients
-        row, column = np.nonzero(np.abs(change) >= _SMALL * self._config.threshold)
-        values = change[row, column] * np.float32(self._scaling.slope)
+        own = self._by_feature
+        change = bag_product(own, coefficients) if self._bags else own @ coefficients
+        row, column, values = large_entries(change, _SMALL * self._config.threshold)
+        values *= np.float32(self._scaling.slope)
         parts = values, self._used[row], block[column]
         return parts, biases - np.float32(START_BIAS)
 

@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.companions.sparse.bag_products import BagProducts, bag_product, bags_help
+from glocal.companions.sparse.bag_products import (
+    bag_product,
+    bags_help,
+    one_thread_each,
+    text_products,
+)
 from glocal.companions.sparse.cluster_weights import ClusterProblem, ClusterWeights
-from glocal.companions.sparse.solver import Positives, TextProducts, solve_block
-from glocal.companions.torch_threads import one_torch_thread
+from glocal.companions.sparse.solver import Positives, solve_block
 from glocal.config import SparseConfig
 
 # Features whose weights are held dense at a time, before small ones are dropped.
@@ -34,7 +38,7 @@ class HostTexts:
 
     def one_thread_each(self) -> contextlib.AbstractContextManager[None]:
         """Return a context in which each cluster is solved by one thread."""
-        return one_torch_thread() if self._bags else contextlib.nullcontext()
+        return one_thread_each(self._bags)
 
     def solve(self, problem: ClusterProblem, config: SparseConfig) -> ClusterWeights:
         """Train the scorers of a cluster of labels."""
@@ -49,6 +53,19 @@ class HostTexts:
                 bags=self._bags,
             ),
         )
+
+
+def large_entries(
+    matrix: NDArray[np.float32], least: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """Return the rows, columns and values of the entries whose size is at least a number.
+
+    numpy finds the entries of a list of values several times as fast as those of a table.
+    """
+    values = matrix.ravel()
+    places = np.flatnonzero(np.abs(values) >= least)
+    rows, columns = np.divmod(places, matrix.shape[1])
+    return rows, columns, values[places]
 
 
 def solved(
@@ -68,7 +85,7 @@ def solved(
     """
     prior = None if prior is None else prior.tocsr()
     start_scores = None if prior is None else (features @ prior).toarray()
-    products = (BagProducts if bags else TextProducts)(features)
+    products = text_products(features, bags=bags)
     del features  # the products hold what they need of them
     coefficients, biases = solve_block(
         products,
@@ -89,8 +106,7 @@ def solved(
         weights = bag_product(own, coefficients) if bags else own @ coefficients
         if prior is not None:
             weights += prior[chunk].toarray()
-        feature, label = np.nonzero(np.abs(weights) >= config.threshold)
-        kept = weights[feature, label]
+        feature, label, kept = large_entries(weights, config.threshold)
         found.append((chunk[feature].astype(np.int32), label.astype(np.int32), kept))
     features_of, labels_of, values = (np.concatenate(part) for part in zip(*found, strict=True))
     return features_of, labels_of, values, biases

@@ -49,6 +49,7 @@ def fit_new_labels(
     examples: Any,
     gold: Any,
     n_texts: NDArray[np.int64],
+    bags: bool = False,
 ) -> LinearScorer:
     """Fit the scorers of new labels.
 
@@ -61,6 +62,7 @@ def fit_new_labels(
         examples: (n, F) CSR matrix of example texts.
         gold: (n, k) CSR matrix of the new labels they have.
         n_texts: (k,) texts of each label that are known, of which the examples are some.
+        bags: Whether embedding bags compute the products.
     """
     texts, scaling = memory.sample.features, memory.margins
     n_examples = np.bincount(gold.indices, minlength=len(names))
@@ -77,7 +79,7 @@ def fit_new_labels(
         def solve(block: slice) -> LinearScorer:
             rows = np.union1d(others, positive[:, block].tocsr().nonzero()[0])
             shown = positive[rows][:, block]
-            return _solved(examples[rows], texts, shown, prior[:, block], config)
+            return _solved(examples[rows], texts, shown, prior[:, block], config, bags=bags)
 
         blocks = [slice(start, start + _BLOCK) for start in range(0, len(seen), _BLOCK)]
         work = ordered_map(solve, blocks, threads=n_threads(0))
@@ -121,7 +123,7 @@ def few_examples(gold: Any, most: int, *, rng: np.random.Generator) -> NDArray[n
 
 
 def _solved(
-    examples: Any, sample: Any, positives: Any, prior: Any, config: SparseConfig
+    examples: Any, sample: Any, positives: Any, prior: Any, config: SparseConfig, *, bags: bool
 ) -> LinearScorer:
     """Return the scorers of a block of labels, small weights dropped.
 
@@ -131,8 +133,11 @@ def _solved(
         positives: (n, k) matrix of the labels of examples.
         prior: (F, k) CSC matrix of the weights to start from.
         config: The settings of the training.
+        bags: Whether embedding bags compute the products.
     """
     texts, entries = vstack([examples, sample]).tocsr(), positives.tocoo()
     of_examples = Positives(entries.row, entries.col, positives.shape[1])
-    features, labels, weights, biases = solved(texts, of_examples, prior, config)
+    features, labels, weights, biases = solved(
+        texts, of_examples, prior, config, bags=bags
+    )
     return LinearScorer(csr_matrix((weights, (features, labels)), prior.shape), biases)
