@@ -9,7 +9,7 @@ from glocal.config import AttentionConfig, DocumentConfig
 from glocal.experts.document import DocumentExpert
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.update import row_fit
-from glocal.update.row_fit import ReadTexts, Rows, fit_rows, write_rows
+from glocal.update.row_fit import Pace, ReadTexts, Rows, fit_rows, write_rows
 
 N, K, H = 24, 5, 8
 
@@ -54,6 +54,9 @@ def start_of(expert):
     return Rows([part.detach().clone() for part in expert.label_tensors()])
 
 
+QUICK = Pace(rate=0.15, hold=1.0)
+
+
 def loss(expert, texts, rows):
     total = 0.0
     for (state,), places in texts.batches:
@@ -68,7 +71,7 @@ def test_loss_falls_and_rows_that_are_held_stay(expert):
     texts = texts_of(expert, 0.01)
     texts.hold[1] = torch.inf
     start = start_of(expert)
-    found = fit_rows(expert, 0, start, texts)
+    found = fit_rows(expert, 0, start, texts, QUICK)
     assert loss(expert, texts, found) < 0.9 * loss(expert, texts, start)
     assert torch.equal(found.parts[0][1], start.parts[0][1])
     assert torch.equal(found.parts[1][1], start.parts[1][1])
@@ -78,17 +81,26 @@ def test_loss_falls_and_rows_that_are_held_stay(expert):
 def test_strong_hold_keeps_vectors_near_their_start(expert):
     start, away = start_of(expert), []
     for hold in (0.01, 100.0):
-        found = fit_rows(expert, 0, start, texts_of(expert, hold))
+        found = fit_rows(expert, 0, start, texts_of(expert, hold), QUICK)
         away.append((found.parts[0] - start.parts[0]).abs().max().item())
     assert away[1] < 0.3 * away[0]
 
 
+def test_slow_pace_moves_rows_less(expert):
+    start, texts = start_of(expert), texts_of(expert, 0.05)
+    slow = fit_rows(expert, 0, start, texts, Pace(rate=0.02, hold=30.0))
+    quick = fit_rows(expert, 0, start, texts, QUICK)
+    for place, part in enumerate(start.parts):
+        assert (slow.parts[place] - part).norm() < 0.4 * (quick.parts[place] - part).norm()
+    assert loss(expert, texts, slow) < loss(expert, texts, start)
+
+
 def test_few_texts_without_a_label_stand_for_all(expert, monkeypatch):
     texts = texts_of(expert, 0.05)
-    every = fit_rows(expert, 0, start_of(expert), texts)
+    every = fit_rows(expert, 0, start_of(expert), texts, QUICK)
     monkeypatch.setattr(row_fit, "_NEAREST", 4)
     monkeypatch.setattr(row_fit, "_OTHERS", 4)
-    some = fit_rows(expert, 0, start_of(expert), texts)
+    some = fit_rows(expert, 0, start_of(expert), texts, QUICK)
     start = loss(expert, texts, start_of(expert))
     assert loss(expert, texts, some) - loss(expert, texts, every) < 0.3 * (
         start - loss(expert, texts, every)

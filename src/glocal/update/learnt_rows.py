@@ -36,7 +36,7 @@ from glocal.ranking.ranker import choose_device
 from glocal.ranking.topk import RunningTopK
 from glocal.systems.mixture import ExpertMixture
 from glocal.update.new_rows import NewRows
-from glocal.update.row_fit import ReadTexts, Rows, fit_rows, write_rows
+from glocal.update.row_fit import Pace, ReadTexts, Rows, fit_rows, write_rows
 from glocal.vocabulary.label_change import LabelChange
 
 _BATCH = 64  # texts, on a CPU
@@ -46,6 +46,9 @@ _BACKGROUND = 500  # texts that new labels are trained against
 _REPLAYED, _REPLAYED_FOR_EACH = 1000, 2  # of a further training: at least, and for each new text
 _OWN_REPLAYED = 2  # training texts of each old label that learns
 _RIVALS = 5  # best labels of a text that learn where they do not belong
+_NEW_LABELS = Pace(rate=0.15, hold=1.0)
+_FURTHER = Pace(rate=0.05, hold=3.0)
+_FURTHER_ATTENTION = Pace(rate=0.02, hold=30.0)  # which a query moves far with few texts
 _HOLD = 0.02  # pull of a row towards its start, in units of the loss of one text
 _HOLD_KNOWN = 0.02  # the same of an old label, for each of its training texts
 _THINNED = 10.0  # background texts count for fewer than they stand for, so that examples count too
@@ -115,9 +118,14 @@ class LearntRows:
         batches += self._read(experts, background, after=len(examples))
         texts = self._texts(batches, learning, gold, replay, len(background))
         return learning, [
-            fit_rows(expert, place, own, texts)
+            fit_rows(expert, place, own, texts, self._pace(expert))
             for place, (expert, own) in enumerate(zip(experts, rows, strict=True))
         ]
+
+    def _pace(self, expert: Expert) -> Pace:
+        if not self.change.continues:
+            return _NEW_LABELS
+        return _FURTHER if expert.label_width == 1 else _FURTHER_ATTENTION
 
     def _examples(self) -> Corpus | None:
         """Return the examples that rows learn from; of many of a new label, some are enough."""

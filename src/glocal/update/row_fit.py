@@ -22,8 +22,20 @@ from torch.nn import functional
 from glocal.experts.expert import Expert, State, rows_at
 
 _STEPS = 20
-_RATE = 0.15  # of vectors, in standard deviations of their values; and of biases
 _NEAREST, _OTHERS = 16, 16  # texts without a label that it is trained against
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast rows move.
+
+    Attributes:
+        rate: Length of a step: of vectors in standard deviations of their values, and of biases.
+        hold: How many times as hard as usual rows are held near their start.
+    """
+
+    rate: float
+    hold: float
 
 
 @dataclass
@@ -64,7 +76,7 @@ class ReadTexts:
     hold: Tensor
 
 
-def fit_rows(expert: Expert, place: int, start: Rows, texts: ReadTexts) -> Rows:
+def fit_rows(expert: Expert, place: int, start: Rows, texts: ReadTexts, pace: Pace) -> Rows:
     """Return label rows trained by the log loss.
 
     Args:
@@ -72,12 +84,13 @@ def fit_rows(expert: Expert, place: int, start: Rows, texts: ReadTexts) -> Rows:
         place: Its place among the experts' states.
         start: Where the rows start.
         texts: The texts.
+        pace: How fast rows move.
     """
     free = texts.hold.isfinite()
-    hold = torch.where(free, texts.hold, 0.0)[:, None]
+    hold = torch.where(free, pace.hold * texts.hold, 0.0)[:, None]
     rows = [part.detach().clone().float().requires_grad_() for part in start.parts]
     scale = float(start.parts[0].std().clamp(min=1e-3))
-    rates = zip(rows, (_RATE * scale, _RATE), strict=False)  # not all have biases
+    rates = zip(rows, (pace.rate * scale, pace.rate), strict=False)  # not all have biases
     optimizer = torch.optim.Adam([{"params": [row], "lr": rate} for row, rate in rates])
     lessons = _lessons(expert, place, start, texts)
     with torch.enable_grad():

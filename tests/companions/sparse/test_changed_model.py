@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from glocal.companions.sparse import new_labels
+from glocal.companions.sparse import changed_model, new_labels
 from glocal.companions.sparse.changed_model import _without
 from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.companions.sparse.training_memory import LabelledTexts
@@ -62,10 +62,27 @@ def test_any_number_of_threads_gives_the_same_labels(fitted, monkeypatch):
     change = label_change.added(labels, LabelTable(new, new), examples=examples)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(new_labels, "n_threads", lambda _, threads=threads: threads)
+        monkeypatch.setattr(new_labels, "change_threads", lambda threads=threads: threads)
         found.append(model.with_labels(change).scorer)
     np.testing.assert_allclose(found[0].weights.toarray(), found[1].weights.toarray(), atol=1e-6)
     np.testing.assert_allclose(found[0].biases, found[1].biases, atol=1e-6)
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_embedding_bags_give_the_same_labels(fitted, continues, monkeypatch):
+    pytest.importorskip("torch")
+    model, labels = fitted
+    examples = Corpus.from_texts(["a hen and one cat", "one hen"], [["hen", "cat"], ["hen"]])
+    if continues:
+        change = label_change.continued(labels, examples)
+    else:
+        change = label_change.added(labels, LabelTable(["hen"], ["hen"]), examples=examples)
+    found = []
+    for bags in (False, True):
+        monkeypatch.setattr(changed_model, "torch_is_loaded", lambda bags=bags: bags)
+        found.append(model.with_labels(change).scorer)
+    np.testing.assert_allclose(found[0].weights.toarray(), found[1].weights.toarray(), atol=2e-3)
+    np.testing.assert_allclose(found[0].biases, found[1].biases, atol=1e-4)
 
 
 def test_labels_that_stay_are_not_copied(fitted):

@@ -23,7 +23,7 @@ from glocal.companions.sparse.new_words import spread_memory, spread_scorer, wit
 from glocal.companions.sparse.sparse_model import SparseModel
 from glocal.companions.sparse.sparse_rows import as_csr
 from glocal.companions.sparse.sparse_scoring import LinearScorer
-from glocal.companions.sparse.threads import n_threads
+from glocal.companions.sparse.threads import change_threads
 from glocal.companions.sparse.training_memory import LabelledTexts, TrainingMemory
 from glocal.data.corpus import Corpus
 from glocal.errors import ModelError, Remedy
@@ -157,14 +157,14 @@ def _learnt(
         texts=examples.of_labels(n_old),
         replay=known.sample.of_labels(n_old),
         counts=(change.before.counts, change.after.counts[:n_old]),
-        threads=n_threads(0),
+        threads=change_threads(),
         bags=bags,
     )
 
 
 def _features(model: SparseModel, corpus: Corpus | None) -> Any:
     texts = [] if corpus is None else list(corpus.texts())
-    return model.vectoriser.transform(texts, threads=n_threads(0))
+    return model.vectoriser.transform(texts, threads=change_threads())
 
 
 def _examples_read(change: LabelChange) -> Corpus | None:

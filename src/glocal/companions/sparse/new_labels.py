@@ -23,7 +23,7 @@ from glocal.companions.sparse.label_profiles import label_profiles
 from glocal.companions.sparse.platt import frequency_terms
 from glocal.companions.sparse.solver import Positives
 from glocal.companions.sparse.sparse_scoring import LinearScorer
-from glocal.companions.sparse.threads import n_threads, ordered_map
+from glocal.companions.sparse.threads import change_threads, ordered_map
 from glocal.companions.sparse.training_memory import TrainingMemory
 from glocal.companions.sparse.unseen_labels import name_scorer
 from glocal.companions.sparse.vectoriser import Vectoriser
@@ -82,7 +82,7 @@ def fit_new_labels(
             return _solved(examples[rows], texts, shown, prior[:, block], config, bags=bags)
 
         blocks = [slice(start, start + _BLOCK) for start in range(0, len(seen), _BLOCK)]
-        work = ordered_map(solve, blocks, threads=n_threads(0))
+        work = ordered_map(solve, blocks, threads=change_threads())
         for block, found in zip(blocks, work, strict=True):
             weights = found.weights * np.float32(scaling.slope)
             if scaling.likeness:

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+CHANGE_THREADS = 4  # of a change of labels: more would wait for Python's lock, as would a network
 FEW_TEXTS = 64  # texts up to which starting threads takes longer than it saves
 
 
@@ -35,6 +36,11 @@ def n_threads(threads: int, *, texts: int | None = None) -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def change_threads() -> int:
+    """Return the number of threads that a change of labels uses."""
+    return min(CHANGE_THREADS, n_threads(0))
 
 
 def ordered_map(
