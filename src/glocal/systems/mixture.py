@@ -25,6 +25,7 @@ from glocal.config.resolve import ResolvedRecipe
 from glocal.data.batches import Batch, Collator
 from glocal.encoders.encoder import Encoder, Features
 from glocal.experts.expert import Expert, State
+from glocal.experts.half_labels import HalfLabels
 from glocal.experts.label_attention import LabelAttentionExpert
 from glocal.experts.label_means import LabelMeans
 from glocal.experts.tied_labels import TextTie
@@ -73,6 +74,7 @@ class ExpertMixture(SlicedMixture):
         built = [build(spec) for spec in experts]
         self.experts = nn.ModuleList(built)
         self.expert_names = [spec.name for spec in experts]
+        self._half_labels = HalfLabels()
         self.tree: LabelTree | None = None
         if recipe.candidates.mode == "clusters":
             self.tree = LabelTree(recipe.candidates, self.trained_experts(), self.n_labels)

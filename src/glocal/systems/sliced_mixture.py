@@ -16,6 +16,7 @@ from glocal.data.batches import Batch
 from glocal.errors import ConfigError
 from glocal.experts.document import DocumentExpert
 from glocal.experts.expert import Expert, State
+from glocal.experts.half_labels import HalfLabels
 from glocal.label_slice import LabelPart, LabelSlice
 from glocal.losses.chunked import label_chunks
 from glocal.losses.memory import ChunkUse
@@ -30,6 +31,7 @@ class SlicedMixture(ExpertRanker, System):
     """Experts that score the labels of this process: all of them, or a slice."""
 
     tree: LabelTree | None
+    _half_labels: HalfLabels
 
     @abstractmethod
     def _experts(self) -> Iterator[Expert]:
@@ -111,12 +113,16 @@ class SlicedMixture(ExpertRanker, System):
             (document,) = states[proposer.name]
             with torch.autocast(document.device.type, enabled=False):
                 return aplc_topk(proposer.head, document.float(), k, allowed=allowed).indices
-        best, here = RunningTopK(k), self.labels_here
+        best, here, state = RunningTopK(k), self.labels_here, states[proposer.name]
         device, (start, _) = batch.input_ids.device, here.bounds(self.n_labels)
+        own = allowed if allowed is None else allowed[start : start + self.n_here]
+        if (found := self._half_labels.best(proposer, state, k, own)) is not None:
+            best.update(torch.sigmoid(proposer.logits(state, found)), found + start, allowed)
+            return here.merged(*best.result(), k)[0]
         limit = ChunkUse.EXPERT_LOGITS.limit(device.type)
         for chunk in label_chunks(self.n_here, documents=len(batch), width=1, limit=limit):
             labels = torch.arange(start + chunk.start, start + chunk.stop, device=device)
-            logits = proposer.logits(states[proposer.name], chunk)
+            logits = proposer.logits(state, chunk)
             best.update(torch.sigmoid(logits.float()), labels, allowed)
         return here.merged(*best.result(), k)[0]
 
