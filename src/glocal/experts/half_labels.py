@@ -1,4 +1,4 @@
-"""Label vectors in half precision, which find the best labels of one text on a CPU in half the time.
+"""Label vectors in half precision: the best labels of one text on a CPU in half the time.
 
 One text is a product with every label vector: reading them takes the time, and half the bytes take
 about half of it. The labels found are more than are needed, for the expert to score again exactly:
@@ -44,7 +44,8 @@ class HalfLabels:
             scores += one
         if allowed is not None:
             scores.masked_fill_(~allowed, -torch.inf)
-        return scores.topk(min(_FOUND_FOR_EACH * k, scores.shape[1])).indices
+        best: Tensor = scores.topk(min(_FOUND_FOR_EACH * k, scores.shape[1])).indices
+        return best
 
     @staticmethod
     def _helps(expert: DocumentExpert, document: Tensor) -> bool:

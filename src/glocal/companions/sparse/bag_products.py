@@ -28,7 +28,7 @@ def bags_help(features: Any) -> bool:
 
 
 def torch_is_loaded() -> bool:
-    """Return whether PyTorch has been started already, so that embedding bags help few texts too."""
+    """Return whether PyTorch is loaded already, so that embedding bags help few texts too."""
     return "torch" in sys.modules
 
 

@@ -137,7 +137,5 @@ def _solved(
     """
     texts, entries = vstack([examples, sample]).tocsr(), positives.tocoo()
     of_examples = Positives(entries.row, entries.col, positives.shape[1])
-    features, labels, weights, biases = solved(
-        texts, of_examples, prior, config, bags=bags
-    )
+    features, labels, weights, biases = solved(texts, of_examples, prior, config, bags=bags)
     return LinearScorer(csr_matrix((weights, (features, labels)), prior.shape), biases)
