@@ -66,6 +66,22 @@ def test_texts_are_drawn_where_memory_is_short(train, labels, monkeypatch):
     assert precision_at_1(model, labels, corpus(100, seed=1)) > 0.7  # of the few texts
 
 
+@pytest.mark.parametrize(
+    ("n_features", "sample", "steps"), [(400, 20, 6), (200, 20, 6), (160, 25, 7), (50, 80, 12)]
+)
+def test_short_texts_have_more_random_texts_and_steps(
+    train, labels, monkeypatch, n_features, sample, steps
+):
+    gold = labels.encode(train)[:, : len(labels)]
+    features = csr_matrix(gold.toarray())
+    usual = training_module.USUAL_FEATURES * gold.nnz / len(train) / n_features
+    monkeypatch.setattr(training_module, "USUAL_FEATURES", usual)
+    monkeypatch.setattr(training_module, "DIRECT_LABELS", 1)
+    config = replace(SMALL, negatives="matched", iterations=6, beam=1)
+    found = LinearTrainer(features, gold, config)._config
+    assert (found.sample, found.iterations) == (sample, steps)
+
+
 @pytest.mark.parametrize("at_a_time", [7, 100])
 def test_the_matcher_reads_the_most_frequent_features(monkeypatch, at_a_time):
     monkeypatch.setattr(training_module, "ROWS_AT_A_TIME", at_a_time)

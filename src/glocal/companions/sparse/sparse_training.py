@@ -62,6 +62,7 @@ RANDOM_NAMES = 2.0
 RANDOM_ITERATIONS = 6
 ROWS_AT_A_TIME = 65_536  # of a matrix that is copied in part
 USUAL_FEATURES = 200  # of a text; of shorter ones more are sampled, at the same cost
+MOST_STEPS = 2.0  # of the solver where texts are shorter, in multiples of what is configured
 CLUSTER_SAMPLE = 4000  # random texts on which each block of clusters is trained
 CLUSTER_SHARE = np.float32(0.3)  # part of a cluster's score in its labels', before calibration
 WIDE_CLUSTERS = 4  # size of the wide clusters, in multiples of `cluster_size`
@@ -173,16 +174,18 @@ class LinearTrainer:
         common = _most_frequent(self._features, MATCHER_FEATURES)
         matcher = self._fitted(LinearTrainer, common, by_cluster, _matcher_settings(self._config))
         best = self._best(matcher, common)
-        self._config = replace(self._config, sample=self._matched_sample())
+        self._config = self._for_short_texts()
         order = np.argsort(best.ravel(), kind="stable")
         bounds = np.searchsorted(best.ravel()[order], np.arange(n_clusters + 1))
         texts = order // best.shape[1]
         return [texts[start:stop] for start, stop in itertools.pairwise(bounds)]
 
-    def _matched_sample(self) -> int:
-        """Return how many random texts join the matched ones: more where texts are short."""
+    def _for_short_texts(self) -> SparseConfig:
+        """Return the settings with more random texts and more steps where texts are short."""
         n_features = max(1.0, self._features.nnz / self._features.shape[0])
-        return int(self._config.sample * max(1.0, USUAL_FEATURES / n_features))
+        shorter, config = max(1.0, USUAL_FEATURES / n_features), self._config
+        steps = int(config.iterations * min(MOST_STEPS, shorter))
+        return replace(config, sample=int(config.sample * shorter), iterations=steps)
 
     def _no_texts(self) -> list[NDArray[np.int64]]:
         return [np.empty(0, dtype=np.int64)] * len(self._clusters)
