@@ -1,3 +1,6 @@
+import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -88,6 +91,44 @@ def test_likeness_and_frequency_have_their_own_coefficients():
     )
     np.testing.assert_allclose(scaled.weights.toarray(), expected, atol=0.3)
     np.testing.assert_allclose(scaled.biases, 0.6 * logs - 0.2 * logs**2, atol=0.5)
+
+
+def made_up_evidence(*, rare_slope=0.5, n_texts=6000):
+    """A scorer whose margins count for less or more where labels are rare, and its mean texts."""
+    rng = np.random.default_rng(3)
+    n_labels = 12
+    counts = np.array([2, 2000] * (n_labels // 2))
+    features = csr_matrix(rng.normal(size=(n_texts, 8)).astype(np.float32))
+    own, profiles = (csr_matrix(rng.normal(size=(8, n_labels)).astype(np.float32)) for _ in "ab")
+    slopes = np.where(counts == 2, rare_slope, 2.0)
+    true = (features @ own).toarray() * slopes
+    gold = csr_matrix((rng.random(true.shape) < 1 / (1 + np.exp(-true))).astype(np.float32))
+    scorer = LinearScorer(own, np.full(n_labels, -1, np.float32))
+    return scorer, features, gold, LabelEvidence(profiles, counts)
+
+
+def test_rare_labels_have_slopes_of_their_own():
+    scorer, features, gold, evidence = made_up_evidence()
+    before = scorer.weights.toarray()
+    scaled, scaling = calibrate(scorer, features, gold, evidence=evidence, threads=1)
+    assert scaling.rare_slope == pytest.approx(0.5, abs=0.1)
+    assert scaling.slopes(evidence.counts) == pytest.approx([0.5, 2.0] * 6, abs=0.15)
+    likeness = evidence.profiles.toarray()  # scaled where they are
+    expected = before * scaling.slopes(evidence.counts) + likeness
+    np.testing.assert_allclose(scaled.weights.toarray(), expected, rtol=1e-4, atol=1e-5)
+    # A margin of -1, where the slope does not count, stands for log-odds of about zero here.
+    assert scaled.biases == pytest.approx(np.zeros(12), abs=0.5)
+
+
+@pytest.mark.parametrize(("rare_slope", "used"), [(0.5, True), (2.0, False)])
+def test_evidence_on_trial_is_used_where_it_helps(rare_slope, used):
+    scorer, features, gold, evidence = made_up_evidence(rare_slope=rare_slope, n_texts=1500)
+    plain, _ = calibrate(copy.deepcopy(scorer), features, gold, threads=1)
+    evidence = replace(evidence, on_trial=True)
+    tried, scaling = calibrate(scorer, features, gold, evidence=evidence, threads=1)
+    assert (scaling.rare_slope is not None) == used
+    same = np.array_equal(tried.weights.toarray(), plain.weights.toarray())
+    assert same == np.array_equal(tried.biases, plain.biases) == (not used)
 
 
 def test_a_label_without_texts_stays_below_every_other():

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from glocal.companions.sparse.bag_products import bag_product, text_products
 from glocal.companions.sparse.host_solver import large_entries
-from glocal.companions.sparse.platt import frequency_terms
 from glocal.companions.sparse.solver import START_BIAS, Positives, solve_block
 from glocal.companions.sparse.sparse_scoring import LinearScorer, top_labels
 from glocal.companions.sparse.threads import ordered_map
-from glocal.companions.sparse.training_memory import LabelledTexts, Scaling
+from glocal.companions.sparse.training_memory import LabelledTexts, Scaling, frequency_terms
 from glocal.config import SparseConfig
 
 REPLAYED = 1000  # training texts that take part, or as many as there are further texts
@@ -63,11 +62,11 @@ def learn_texts(
     changes = list(ordered_map(work.solve, blocks, threads=threads))
     weights = scorer.weights + _joined([change for change, _ in changes], scorer.weights.shape)
     weights.sort_indices()
-    often = np.array(scaling.frequency)
+    slopes = scaling.slopes(counts[0])  # those its weights have
+    often = [frequency_terms(some) @ np.array(scaling.frequency) for some in counts]
     biases = scorer.biases.copy()
     for block, (_, change) in zip(blocks, changes, strict=True):
-        before, after = (frequency_terms(some[block]) @ often for some in counts)
-        biases[block] += scaling.slope * change + (after - before)
+        biases[block] += slopes[block] * change + (often[1] - often[0])[block]
     return replace(scorer, weights=weights, biases=biases)
 
 
@@ -94,8 +93,8 @@ class _Lesson:
         counts: NDArray[np.int64],
         bags: bool,
     ) -> None:
-        self._scorer, self._scaling, self._config, self._counts = scorer, scaling, config, counts
-        self._bags = bags
+        self._scorer, self._config, self._bags = scorer, config, bags
+        self._slopes, self._constants = scaling.slopes(counts), scaling.constants(counts)
         self._features, self._by_label = texts.features, texts.gold.tocsc()
         self._products = text_products(texts.features, bags=bags)
         by_feature = self._products.by_feature
@@ -119,7 +118,7 @@ class _Lesson:
         own = self._by_feature
         change = bag_product(own, coefficients) if self._bags else own @ coefficients
         row, column, values = large_entries(change, _SMALL * self._config.threshold)
-        values *= np.float32(self._scaling.slope)
+        values *= self._slopes[block[column]]
         parts = values, self._used[row], block[column]
         return parts, biases - np.float32(START_BIAS)
 
@@ -132,9 +131,8 @@ class _Lesson:
             scores += self._groups[:, self._scorer.groups.of[block]].sum(axis=2)
         if self._scorer.names is not None:
             scores += self._scorer.names.scores_of(block, self._features)
-        often = frequency_terms(self._counts[block]) @ np.array(self._scaling.frequency)
-        scores -= (self._scaling.shift + often).astype(np.float32)
-        scores /= np.float32(self._scaling.slope)
+        scores -= self._constants[block]
+        scores /= self._slopes[block]
         return scores
 
 

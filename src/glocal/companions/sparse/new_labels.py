@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_matrix, csr_matrix, hstack, vstack
+from scipy.sparse import csc_matrix, csr_matrix, diags, hstack, vstack
 
 from glocal.companions.sparse.host_solver import solved
 from glocal.companions.sparse.label_profiles import label_profiles
-from glocal.companions.sparse.platt import frequency_terms
 from glocal.companions.sparse.solver import Positives
 from glocal.companions.sparse.sparse_scoring import LinearScorer
 from glocal.companions.sparse.threads import change_threads, ordered_map
@@ -84,15 +83,16 @@ def fit_new_labels(
         blocks = [slice(start, start + _BLOCK) for start in range(0, len(seen), _BLOCK)]
         work = ordered_map(solve, blocks, threads=change_threads())
         for block, found in zip(blocks, work, strict=True):
-            weights = found.weights * np.float32(scaling.slope)
-            if scaling.likeness:
+            counts = n_texts[seen[block]]
+            weights = found.weights @ diags(scaling.slopes(counts))
+            likenesses = scaling.likenesses(counts)
+            if likenesses.any():
                 means = label_profiles(
                     examples, positive[:, block].tocsr(), threshold=0.0, threads=1
                 )
-                weights = weights + means * np.float32(scaling.likeness)
+                weights = weights + means @ diags(likenesses)
             parts.append(weights)
-            often = frequency_terms(n_texts[seen[block]]) @ np.array(scaling.frequency)
-            biases[seen[block]] = scaling.slope * found.biases + scaling.shift + often
+            biases[seen[block]] = scaling.slopes(counts) * found.biases + scaling.constants(counts)
     if len(unseen):
         own = [all_names[label] for label in unseen.tolist()]
         named = name_scorer(vectoriser, own, memory.names, texts, n_texts=memory.n_texts)

@@ -15,9 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.companions.sparse.solver import START_BIAS
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from glocal.companions.sparse.text_votes import TextVotes
-from glocal.companions.sparse.training_memory import Scaling
+from glocal.companions.sparse.training_memory import (
+    FEWEST_TEXTS,
+    Scaling,
+    frequency_terms,
+    rarity,
+)
 from glocal.log_odds import sigmoid
 
 BEST_LABELS = 20
@@ -29,8 +35,11 @@ _STEPS = 50
 _USUAL_SLOPE, _PULL, _LEAST_SLOPE = 4.0, 0.05, 0.1
 # A stronger one on the terms of a label's frequency, which are zero without evidence.
 _FREE_PULL = 1.0
-FEWEST_TEXTS = 2  # of a label in the fit; rarer labels are treated alike
 _CHUNK_PAIRS = 4096
+_CHUNK_WEIGHTS = 4_000_000
+# Evidence on labels whose weights are trained on matched texts is used if it finds so many times as
+# many labels, and so many more.
+EVIDENCE_HELPS, EVIDENCE_FINDS = 1.01, 10
 # Votes of similar texts are used if they find so many times as many labels. Measured: 1.05 with
 # 588,000 titles, which often repeat each other; 1.00 with 60,000.
 VOTES_HELP = 1.02
@@ -69,17 +78,13 @@ class LabelEvidence:
         profiles: (F, L) float32 CSR matrix, the mean text of each label (`label_profiles`).
         counts: (L,) training texts of each label.
         votes: The training texts, whose votes are used if they help; None without.
+        on_trial: Whether likeness and frequency, too, are used only if they help.
     """
 
     profiles: Any
     counts: NDArray[np.int64]
     votes: TextVotes | None = None
-
-
-def frequency_terms(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return (L, 2) the logarithm of each label's texts and its square."""
-    logs = np.log(np.maximum(counts, FEWEST_TEXTS))
-    return np.stack([logs, logs**2], axis=1)
+    on_trial: bool = False
 
 
 def calibrate(
@@ -93,10 +98,12 @@ def calibrate(
     """Rescale a scorer so that its margins become log-odds.
 
     Each part of a score has a slope of its own, as what it tells differs from one corpus to the
-    next: the label's weights, each level of its groups, the likeness to its mean text. Labels
-    trained against a sample of texts are scored too high the more frequent they are; the logarithm
-    of a label's texts and its square correct this. Votes of similar texts are added if with them at
-    least `VOTES_HELP` times as many labels of the held-out texts are among the best five.
+    next: the label's weights, each level of its groups, the likeness to its mean text. Weights and
+    likeness have one for rare labels and one for frequent ones. Labels trained against a sample of
+    texts are scored too high the more frequent they are; the logarithm of a label's texts and its
+    square correct this. Evidence on trial is used if with it at least `EVIDENCE_HELPS` times as
+    many labels of the held-out texts are among the best five; votes of similar texts are added if
+    they find `VOTES_HELP` times as many.
 
     Args:
         scorer: The trained weights, which are rescaled where they are, to save memory.
@@ -109,36 +116,88 @@ def calibrate(
     Returns:
         The scorer, and the scaling of the labels' own weights.
     """
+    best = _best_pairs(scorer, features, gold, threads=threads)
+    if evidence is None:
+        return _without_evidence(scorer, best)
+    # No held-out text has a label whose only text was trained on: such labels teach nothing.
+    pairs = best.take(evidence.counts[best.labels] >= FEWEST_TEXTS)
+    often = frequency_terms(evidence.counts)[pairs.labels]
+    parts = _evidence_parts(evidence, features, pairs)
+    found = _fit(parts, pairs.hits, often)
+    n_found = pairs.found(found.log_odds(parts, often))
+    if evidence.on_trial:
+        before = pairs.found(pairs.parts.sum(axis=1))
+        if n_found < max(EVIDENCE_HELPS * before, before + EVIDENCE_FINDS):
+            return _without_evidence(scorer, best)
+    votes = None
+    if evidence.votes is not None and len(pairs.rows):
+        gains = _vote_gains(evidence.votes, features, pairs.rows, pairs.labels)
+        with_votes = np.concatenate([parts, gains[:, None]], axis=1)
+        voted = _fit(with_votes, pairs.hits, often)
+        if pairs.found(voted.log_odds(with_votes, often)) >= VOTES_HELP * n_found:
+            *slopes, slope = voted.slopes
+            found, votes = replace(voted, slopes=slopes), replace(evidence.votes, slope=slope)
+    scaling = found.of_evidence()
+    scorer = _rescaled(scorer, scaling, evidence.counts, found.slopes[4:])
+    return replace(_with_likeness(scorer, evidence, scaling), votes=votes), scaling
+
+
+def _without_evidence(scorer: LinearScorer, pairs: _Pairs) -> tuple[LinearScorer, Scaling]:
+    """Rescale margins alone."""
+    found = _fit(pairs.parts, pairs.hits)
+    scaling = Scaling(found.slopes[0], found.shift)
+    counts = np.zeros(scorer.n_labels, np.int64)  # they do not matter
+    return _rescaled(scorer, scaling, counts, found.slopes[1:]), scaling
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Held-out texts and their best labels.
+
+    Args:
+        rows: The text of each pair, sorted.
+        labels: The label of each pair.
+        hits: Whether the text has the label.
+        parts: (pairs, 1 + levels) the margin of the label alone, and what its groups add.
+    """
+
+    rows: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    hits: NDArray[np.bool_]
+    parts: NDArray[np.float32]
+
+    def take(self, chosen: NDArray[np.bool_]) -> _Pairs:
+        """Return some of the pairs."""
+        rows, labels, hits = self.rows[chosen], self.labels[chosen], self.hits[chosen]
+        return _Pairs(rows, labels, hits, self.parts[chosen])
+
+    def found(self, scores: NDArray[np.floating[Any]]) -> int:
+        """Return how many gold labels are among the best five of their texts."""
+        order = np.lexsort([-scores, self.rows])
+        starts = np.searchsorted(self.rows, self.rows)  # where each pair's text starts
+        first = np.arange(len(self.rows)) - starts < _LOOKED_AT
+        return int(self.hits[order][first].sum())
+
+
+def _best_pairs(scorer: LinearScorer, features: Any, gold: Any, *, threads: int) -> _Pairs:
     best, margins = top_labels(scorer, features, BEST_LABELS, threads=threads)
     there = best >= 0
-    if evidence is not None:
-        # No held-out text has a label whose only text was trained on: such labels teach nothing.
-        there &= evidence.counts[best] >= FEWEST_TEXTS
     rows, labels = np.nonzero(there)[0], best[there]
     hits = np.asarray(gold[rows, labels]).ravel() > 0 if len(rows) else np.zeros(0, dtype=bool)
     shared = _group_margins(scorer.groups, features, rows, labels)
-    parts = [margins[there] - shared.sum(axis=1), *shared.T]
-    if evidence is None:
-        found = _fit(np.stack(parts, axis=1), hits)
-        return _rescaled(scorer, found), Scaling(found.slopes[0], found.shift)
-    parts.append(_margins(evidence.profiles, features, rows, labels))
-    often = frequency_terms(evidence.counts)[labels]
-    found = _fit(np.stack(parts, axis=1), hits, often)
-    votes = None
-    if evidence.votes is not None and len(rows):
-        gains = _vote_gains(evidence.votes, features, rows, labels)
-        voted = _fit(np.stack([*parts, gains], axis=1), hits, often)
-        before, after = (
-            _found(fit.log_odds(np.stack(columns, axis=1), often), rows, hits)
-            for fit, columns in ((found, parts), (voted, [*parts, gains]))
-        )
-        if after >= VOTES_HELP * before:
-            *slopes, slope = voted.slopes
-            found, votes = replace(voted, slopes=slopes), replace(evidence.votes, slope=slope)
-    logs, squares = found.free.tolist()
-    scaling = Scaling(found.slopes[0], found.shift, found.slopes[-1], (logs, squares))
-    scorer = _with_evidence(_rescaled(scorer, found), evidence, found)
-    return replace(scorer, votes=votes), scaling
+    own = margins[there] - shared.sum(axis=1)
+    return _Pairs(rows, labels, hits, np.concatenate([own[:, None], shared], axis=1))
+
+
+def _evidence_parts(
+    evidence: LabelEvidence, features: Any, pairs: _Pairs
+) -> NDArray[np.floating[Any]]:
+    """Return (pairs, 4 + levels) margins and likeness, of frequent and of rare labels; groups."""
+    rare = rarity(evidence.counts)[pairs.labels]
+    margins = pairs.parts[:, 0] - START_BIAS
+    likeness = _margins(evidence.profiles, features, pairs.rows, pairs.labels)
+    shares = [part * share for part in (margins, likeness) for share in (1 - rare, rare)]
+    return np.stack([*shares, *pairs.parts.T[1:]], axis=1)
 
 
 def _vote_gains(
@@ -154,34 +213,34 @@ def _vote_gains(
     return gains
 
 
-def _found(scores: NDArray[np.float64], rows: NDArray[np.int64], hits: NDArray[np.bool_]) -> int:
-    """Return how many gold labels are among the best five of their texts."""
-    order = np.lexsort([-scores, rows])
-    starts = np.searchsorted(rows[order], rows[order])  # where each pair's text starts
-    first = np.arange(len(rows)) - starts < _LOOKED_AT
-    return int(hits[order][first].sum())
-
-
-def _rescaled(scorer: LinearScorer, found: _Scaling) -> LinearScorer:
-    slope, *of_groups = found.slopes
+def _rescaled(
+    scorer: LinearScorer, scaling: Scaling, counts: NDArray[np.int64], of_groups: list[float]
+) -> LinearScorer:
+    """Return the scorer of log-odds, without likeness."""
     groups = scorer.groups
     if groups is not None:
         factor = np.ones(groups.weights.shape[1] + 1, np.float32)
         for level, slope_of_level in zip(groups.of.T, of_groups, strict=False):
             factor[level] = slope_of_level
         groups.weights.data *= factor[groups.weights.indices]
-    scorer.weights.data *= np.float32(slope)
-    biases = np.float32(slope) * scorer.biases + np.float32(found.shift)
-    return LinearScorer(scorer.weights, biases, groups)
+    slopes = scaling.slopes(counts)
+    _scale_labels(scorer.weights, slopes)
+    return LinearScorer(scorer.weights, slopes * scorer.biases + scaling.constants(counts), groups)
 
 
-def _with_evidence(scorer: LinearScorer, evidence: LabelEvidence, found: _Scaling) -> LinearScorer:
-    """Add what mean texts and frequencies tell to weights and biases."""
-    evidence.profiles.data *= np.float32(found.slopes[-1])
+def _scale_labels(weights: Any, factors: NDArray[np.float32]) -> None:
+    """Multiply the weights of each label, in place and a part at a time to save memory."""
+    for start in range(0, weights.nnz, _CHUNK_WEIGHTS):
+        some = slice(start, start + _CHUNK_WEIGHTS)
+        weights.data[some] *= factors[weights.indices[some]]
+
+
+def _with_likeness(scorer: LinearScorer, evidence: LabelEvidence, scaling: Scaling) -> LinearScorer:
+    """Add the mean texts of labels to their weights."""
+    _scale_labels(evidence.profiles, scaling.likenesses(evidence.counts))
     weights = scorer.weights + evidence.profiles
     weights.sort_indices()
-    biases = scorer.biases + (frequency_terms(evidence.counts) @ found.free).astype(np.float32)
-    trained = evidence.counts > 0
+    trained, biases = evidence.counts > 0, scorer.biases.copy()
     # Below every trained label: without evidence a label without texts must not rank first.
     biases[~trained] = biases[trained].min(initial=0)
     return replace(scorer, weights=weights, biases=biases)
@@ -245,6 +304,12 @@ class _Scaling:
         """Return the log-odds of pairs of texts and labels."""
         total: NDArray[np.float64] = parts @ np.array(self.slopes) + constants @ self.free
         return total + self.shift
+
+    def of_evidence(self) -> Scaling:
+        """Return the scaling of margins, whose slope does not count at the bias they start from."""
+        slope, rare_slope, likeness, rare_likeness = self.slopes[:4]
+        shift, (logs, squares) = self.shift - START_BIAS * slope, self.free.tolist()
+        return Scaling(slope, shift, likeness, (logs, squares), rare_slope, rare_likeness)
 
 
 def _fit(

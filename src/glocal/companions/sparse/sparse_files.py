@@ -47,8 +47,8 @@ from glocal.data.stored_arrays import check_csr, check_finite, check_range, read
 from glocal.errors import ModelError, NewerFormatError
 
 # 1 had no groups, 2 one group for each label, 3 no labels of the sample, 4 no votes, 5 no names,
-# 6 all weights in float32.
-FORMAT = 7
+# 6 all weights in float32, 7 one slope for rare and frequent labels.
+FORMAT = 8
 _WORDS = pa.schema([("word", pa.string())])
 _MATRIX: dict[str, type[np.generic]] = {
     "data": np.float32,
@@ -272,7 +272,9 @@ def _read_memory(source: Path, about: dict[str, Any]) -> TrainingMemory | None:
 def _scaling(stored: dict[str, Any]) -> Scaling:
     slope, shift, likeness = (float(stored[name]) for name in ("slope", "shift", "likeness"))
     logs, squares = map(float, stored["frequency"])
-    return Scaling(slope, shift, likeness, (logs, squares))
+    rare = (stored.get(name) for name in ("rare_slope", "rare_likeness"))
+    of_rare = (None if value is None else float(value) for value in rare)
+    return Scaling(slope, shift, likeness, (logs, squares), *of_rare)
 
 
 def _empty(shape: tuple[int, int]) -> SparseRows:

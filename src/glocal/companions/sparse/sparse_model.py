@@ -120,6 +120,7 @@ class SparseModel:
         every = move_last(features, held), gold[np.append(kept, held)]
         features, own = (matrix[: len(kept)] for matrix in every)
         held_out = tuple(matrix[len(kept) :] for matrix in every)
+        profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)
         scorer = LinearTrainer(
             features,
             own,
@@ -133,22 +134,20 @@ class SparseModel:
             progress=progress,
         ).fit()
         progress("calibrating")
-        evidence = None
-        if scorer.groups is not None:
-            profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)
-            counts = np.bincount(own.indices, minlength=own.shape[1])
-            votes = TextVotes.of(features, own, vectoriser.n_words)
-            evidence = LabelEvidence(profiles, counts, votes)
+        counts = np.bincount(own.indices, minlength=own.shape[1])
+        grouped = scorer.groups is not None
+        votes = TextVotes.of(features, own, vectoriser.n_words) if grouped else None
+        evidence = LabelEvidence(profiles, counts, votes, on_trial=not grouped)
         scorer, margins = calibrate(scorer, *held_out, evidence=evidence, threads=threads)
         remembered = sample_rows(features.shape[0], config.memory, seed=seed)
         sample = LabelledTexts(features[remembered], own[remembered])
-        names = Scaling(0.0, float(scorer.biases.min()))
+        of_names = Scaling(0.0, float(scorer.biases.min()))
         if config.name_weight:
-            vectoriser, scorer, names = score_by_names(
+            vectoriser, scorer, of_names = score_by_names(
                 scorer, vectoriser, labels, *every, seed=seed, threads=threads
             )
         scorer = scorer.rounded()
-        memory = TrainingMemory(margins, names, len(train), sample)
+        memory = TrainingMemory(margins, of_names, len(train), sample)
         size = vectoriser.n_features
         return cls(vectoriser, scorer, config, spread_memory(memory, np.arange(size), size))
 

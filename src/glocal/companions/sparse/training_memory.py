@@ -10,22 +10,65 @@ from numpy.typing import NDArray
 
 from glocal.companions.sparse.sparse_rows import as_csr
 
+FEWEST_TEXTS = 2  # of a label when a scaling is fitted; rarer labels are treated alike
+
+
+def rarity(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return how rare labels are by their training texts: 1 for up to two, 0.1 for two hundred."""
+    rare: NDArray[np.float64] = np.sqrt(FEWEST_TEXTS / np.maximum(counts, FEWEST_TEXTS))
+    return rare
+
+
+def frequency_terms(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return (L, 2) the logarithm of each label's texts and its square."""
+    logs = np.log(np.maximum(counts, FEWEST_TEXTS))
+    return np.stack([logs, logs**2], axis=1)
+
 
 @dataclass(frozen=True)
 class Scaling:
     """Turns margins into log-odds.
 
+        slope · margin + likeness · (likeness to the label's mean text) + constant
+
+    Slope and likeness of a label lie between those of frequent and of rare labels (`rarity`). At a
+    margin of -1, which training starts from, the slope does not count.
+
     Args:
-        slope: Factor of the margin.
+        slope: Factor of the margin, of frequent labels.
         shift: Constant added to it.
-        likeness: Factor of the likeness to a label's mean text.
+        likeness: Factor of the likeness to a label's mean text, of frequent labels.
         frequency: Factors of the logarithm of a label's texts and its square.
+        rare_slope: Factor of the margin of the rarest labels; None for that of all others.
+        rare_likeness: The same for the likeness.
     """
 
     slope: float
     shift: float
     likeness: float = 0.0
     frequency: tuple[float, float] = (0.0, 0.0)
+    rare_slope: float | None = None
+    rare_likeness: float | None = None
+
+    def slopes(self, counts: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the factor of the margin of labels with so many training texts."""
+        return _between(self.slope, self.rare_slope, counts)
+
+    def likenesses(self, counts: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the factor of the likeness of labels with so many training texts."""
+        return _between(self.likeness, self.rare_likeness, counts)
+
+    def constants(self, counts: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return what is added to the log-odds of labels with so many training texts."""
+        often = frequency_terms(counts) @ np.array(self.frequency)
+        constants: NDArray[np.float32] = (self.shift + often).astype(np.float32)
+        return constants + (self.slopes(counts) - np.float32(self.slope))
+
+
+def _between(frequent: float, rare: float | None, counts: NDArray[np.int64]) -> NDArray[np.float32]:
+    more = 0.0 if rare is None else rare - frequent
+    values: NDArray[np.float32] = (frequent + more * rarity(counts)).astype(np.float32)
+    return values
 
 
 @dataclass(frozen=True)
