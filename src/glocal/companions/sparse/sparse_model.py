@@ -91,6 +91,7 @@ class SparseModel:
         """
         # Imported here, like all that only training needs: prediction starts sooner without it.
         from glocal.companions.sparse.label_profiles import label_profiles
+        from glocal.companions.sparse.names_trial import helpful_names
         from glocal.companions.sparse.new_labels import sample_rows
         from glocal.companions.sparse.new_words import spread_memory
         from glocal.companions.sparse.pieces_trial import with_decided_pieces
@@ -121,11 +122,12 @@ class SparseModel:
         features, own = (matrix[: len(kept)] for matrix in every)
         held_out = tuple(matrix[len(kept) :] for matrix in every)
         profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)
+        names = _name_features(vectoriser, labels, config)
         scorer = LinearTrainer(
             features,
             own,
             config,
-            names=_name_features(vectoriser, labels, config),
+            names=helpful_names(names, profiles, *held_out, threads=threads),
             held_out=held_out,
             seed=seed,
             threads=threads,
