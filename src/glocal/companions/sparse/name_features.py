@@ -108,12 +108,15 @@ def _like(words: Sequence[str], vocabulary: Vocabulary) -> Any:
     return csr_matrix((np.array(weights, np.float64), (rows, columns)), shape)
 
 
-def name_matcher(vectoriser: Vectoriser, names: Sequence[Sequence[str]]) -> NameMatcher:
+def name_matcher(
+    vectoriser: Vectoriser, names: Sequence[Sequence[str]], *, trained: bool = False
+) -> NameMatcher:
     """Return the matcher of labels by their names, with slopes of one and without relatives.
 
     Args:
         vectoriser: Turns names into features.
         names: All names of each label; labels without any are not scored.
+        trained: Whether the labels have training texts.
     """
     labels = np.array([place for place, own in enumerate(names) if own], dtype=np.int64)
     flat = [name for own in names for name in own]
@@ -135,6 +138,7 @@ def name_matcher(vectoriser: Vectoriser, names: Sequence[Sequence[str]]) -> Name
         _standing_for(vectoriser, batch.words),
         shares.T.tocsr().astype(np.float32),
         bounds,
+        np.full(len(labels), trained),
     )
 
 

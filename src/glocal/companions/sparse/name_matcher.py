@@ -7,7 +7,8 @@ The share of a name is the part of its words that the text contains, each word c
 rarity; of several names the one found best counts. It is no linear function of the features: half
 of a name twice is less than the whole name once. The words of all names form an inverted index, so
 that a text reads only the names it shares a word with. The logarithm keeps strong evidence from
-making a label certain.
+making a label certain. Labels with training texts, whose words have trained weights, get the score
+`slope` where the share is at least `FOUND`, and zero otherwise.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from glocal.companions.sparse.sparse_rows import SparseRows, as_csr, column_of, 
 from glocal.companions.sparse.sparse_scoring import dense_product
 
 _SCALE = np.float32(100)  # evidence of a hundredth is weak
+# The share at which a name is found; words with another ending count 0.7 (`name_features`).
+FOUND = np.float32(0.69)
+_EVIDENCE = np.float32(np.expm1(1)) / _SCALE  # its score is the slope
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class NameMatcher:
         words: (F, W) float32 CSR matrix, how well a feature stands for a word of names, up to one.
         shares: (W, N) float32 CSR matrix, the share of each word in each name.
         bounds: (U + 1,) int64, where the names of each label begin, and the end of the last.
+        trained: (U,) bool, labels that have training texts.
     """
 
     labels: NDArray[np.int64]
@@ -45,6 +50,7 @@ class NameMatcher:
     words: Any
     shares: Any
     bounds: NDArray[np.int64]
+    trained: NDArray[np.bool_]
 
     def scores(self, features: Any) -> NDArray[np.float32]:
         """Return the scores (n, U) of the texts of a CSR matrix."""
@@ -59,16 +65,33 @@ class NameMatcher:
 
         Of a million names a text shares words with few, and the logarithm of all would cost most.
         """
+        if self.trained.all():
+            return self._gains_of_trained(features)
         evidence = self.evidence(features)
         rows, places = np.divmod(np.flatnonzero(evidence > 0), max(1, len(self.labels)))
         found = evidence[rows, places]
         return rows, self.labels[places], self.slopes[places] * np.log1p(_SCALE * found)
 
+    def _gains_of_trained(
+        self, features: Any
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+        """Return the same where all labels have texts: few names are found, others cost little."""
+        by_name = dense_product(self._words_found(features), self.shares)
+        rows, names = np.divmod(np.flatnonzero(by_name >= FOUND), max(1, by_name.shape[1]))
+        places = np.searchsorted(self.bounds, names, side="right") - 1
+        once = np.unique(rows * len(self.labels) + places)
+        rows, places = np.divmod(once, max(1, len(self.labels)))
+        return rows, self.labels[places], self.slopes[places]
+
     def evidence(self, features: Any) -> NDArray[np.float32]:
         """Return the evidence (n, U) of the texts of a CSR matrix, from 0 up to about 1."""
+        found = self.found(features)
+        if self.trained.all():
+            return (found >= FOUND) * _EVIDENCE
         evidence = dense_product(features, self.weights)
-        evidence *= self.found(features)
+        evidence *= found
         evidence += dense_product(features, self.relatives)
+        evidence[:, self.trained] = (found[:, self.trained] >= FOUND) * _EVIDENCE
         return evidence
 
     def found(self, features: Any) -> NDArray[np.float32]:
@@ -91,9 +114,11 @@ class NameMatcher:
         by_name, by_relatives = (
             column_of(matrix, text.indices, place) for matrix in (self.weights, self.relatives)
         )
-        weights: NDArray[np.float32] = by_name * self.found(text)[0, place] + by_relatives
+        share = self.found(text)[0, place]
+        weights: NDArray[np.float32] = by_name * share + by_relatives
         evidence = float(text.data @ weights)
-        score = float(self.slopes[place] * np.log1p(_SCALE * max(evidence, 0.0)))
+        told = (share >= FOUND) * _EVIDENCE if self.trained[place] else max(evidence, 0.0)
+        score = float(self.slopes[place] * np.log1p(_SCALE * told))
         return weights * np.float32(score / evidence if evidence else 0.0)
 
     def scores_of(self, labels: NDArray[np.int64], features: Any) -> NDArray[np.float32]:
@@ -126,6 +151,7 @@ class NameMatcher:
             self.words,
             as_csr(self.shares)[:, names],
             ends[own.indptr].astype(np.int64),
+            np.asarray(self.trained.astype(np.float32) @ own) > 0,
         )
 
     def joined(self, others: NameMatcher, *, offset: int) -> NameMatcher:
@@ -140,7 +166,14 @@ class NameMatcher:
             hstack([as_csr(self.words), others.words], format="csr"),
             block_diag([as_csr(self.shares), others.shares], format="csr"),
             np.concatenate([self.bounds, others.bounds[1:] + self.bounds[-1]]),
+            np.concatenate([self.trained, others.trained]),
         )
+
+    def in_order(self) -> NameMatcher:
+        """Return the matcher with its labels sorted."""
+        from scipy.sparse import identity
+
+        return self.with_labels(identity(self.labels.max(initial=-1) + 1, np.float32, "csr"))
 
     def _words_found(self, features: Any) -> SparseRows:
         """Return (n, W) how well the best feature of each text stands for each word."""

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from glocal.companions.sparse.training_memory import (
 )
 from glocal.log_odds import sigmoid
 
+if TYPE_CHECKING:
+    from glocal.companions.sparse.name_matcher import NameMatcher
+
 BEST_LABELS = 20
 HELD_OUT_SHARE = 50
 MOST_HELD_OUT = 2000
@@ -36,7 +39,8 @@ _USUAL_SLOPE, _PULL, _LEAST_SLOPE = 4.0, 0.05, 0.1
 # A stronger one on the terms of a label's frequency, which are zero without evidence.
 _FREE_PULL = 1.0
 _CHUNK_PAIRS = 4096
-_CHUNK_WEIGHTS = 4_000_000
+_CHUNK_WEIGHTS, _CHUNK_TEXTS = 4_000_000, 64
+LEAST_NAME_SLOPE = 0.5  # of rare names; below it they are not worth the time that they take
 # Evidence on labels whose weights are trained on matched texts is used if it finds so many times as
 # many labels, and so many more.
 EVIDENCE_HELPS, EVIDENCE_FINDS = 1.01, 10
@@ -78,12 +82,14 @@ class LabelEvidence:
         profiles: (F, L) float32 CSR matrix, the mean text of each label (`label_profiles`).
         counts: (L,) training texts of each label.
         votes: The training texts, whose votes are used if they help; None without.
+        names: The labels' names (`found_names`); None without.
         on_trial: Whether likeness and frequency, too, are used only if they help.
     """
 
     profiles: Any
     counts: NDArray[np.int64]
     votes: TextVotes | None = None
+    names: NameMatcher | None = None
     on_trial: bool = False
 
 
@@ -129,7 +135,7 @@ def calibrate(
         before = pairs.found(pairs.parts.sum(axis=1))
         if n_found < max(EVIDENCE_HELPS * before, before + EVIDENCE_FINDS):
             return _without_evidence(scorer, best)
-    votes = None
+    names, votes = None, None
     if evidence.votes is not None and len(pairs.rows):
         gains = _vote_gains(evidence.votes, features, pairs.rows, pairs.labels)
         with_votes = np.concatenate([parts, gains[:, None]], axis=1)
@@ -137,9 +143,12 @@ def calibrate(
         if pairs.found(voted.log_odds(with_votes, often)) >= VOTES_HELP * n_found:
             *slopes, slope = voted.slopes
             found, votes = replace(voted, slopes=slopes), replace(evidence.votes, slope=slope)
+    if evidence.names is not None and found.slopes[-1] >= LEAST_NAME_SLOPE:
+        slopes_of = evidence.names.slopes * np.float32(found.slopes[-1])
+        names = replace(evidence.names, slopes=slopes_of)
     scaling = found.of_evidence()
     scorer = _rescaled(scorer, scaling, evidence.counts, found.slopes[4:])
-    return replace(_with_likeness(scorer, evidence, scaling), votes=votes), scaling
+    return replace(_with_likeness(scorer, evidence, scaling), votes=votes, names=names), scaling
 
 
 def _without_evidence(scorer: LinearScorer, pairs: _Pairs) -> tuple[LinearScorer, Scaling]:
@@ -192,12 +201,34 @@ def _best_pairs(scorer: LinearScorer, features: Any, gold: Any, *, threads: int)
 def _evidence_parts(
     evidence: LabelEvidence, features: Any, pairs: _Pairs
 ) -> NDArray[np.floating[Any]]:
-    """Return (pairs, 4 + levels) margins and likeness, of frequent and of rare labels; groups."""
+    """Return the parts of the log-odds of pairs, to each of which a slope is fitted.
+
+    Returns:
+        (pairs, 4 + levels), margins and likeness, for frequent and for rare labels, and the scores
+        of groups; with names, their scores.
+    """
     rare = rarity(evidence.counts)[pairs.labels]
     margins = pairs.parts[:, 0] - START_BIAS
     likeness = _margins(evidence.profiles, features, pairs.rows, pairs.labels)
     shares = [part * share for part in (margins, likeness) for share in (1 - rare, rare)]
-    return np.stack([*shares, *pairs.parts.T[1:]], axis=1)
+    named = []
+    if evidence.names is not None:
+        named = [_name_scores(evidence.names, features, pairs)]
+    return np.stack([*shares, *pairs.parts.T[1:], *named], axis=1)
+
+
+def _name_scores(names: NameMatcher, features: Any, pairs: _Pairs) -> NDArray[np.float32]:
+    """Return the scores of pairs by the names of labels."""
+    size = max(pairs.labels.max(initial=-1), names.labels.max(initial=-1)) + 1
+    keys, values = [np.array([-1])], [np.zeros(1, np.float32)]
+    for start in range(0, features.shape[0], _CHUNK_TEXTS):
+        rows, labels, gains = names.gains(features[start : start + _CHUNK_TEXTS])
+        keys.append((rows + start) * size + labels)  # in order
+        values.append(gains)
+    known, wanted = np.concatenate(keys), pairs.rows * size + pairs.labels
+    place = np.searchsorted(known, wanted, side="right") - 1
+    found: NDArray[np.float32] = np.concatenate(values)[place] * (known[place] == wanted)
+    return found
 
 
 def _vote_gains(

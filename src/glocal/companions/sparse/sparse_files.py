@@ -11,7 +11,8 @@
     votes-texts-*.npy  where similar texts vote: the CSR matrix of the training texts, by word
     votes-labels-*.npy the CSR matrix of their labels
     name-*.npy         where labels are scored by their names: labels, slopes, bounds of their
-                       names, CSR matrices of weights, relatives, words, shares (`name_matcher`)
+                       names, whether they have texts, CSR matrices of weights, relatives, words,
+                       shares (`name_matcher`)
     sample-*.npy       the CSR matrix of the features of some training texts, for later changes
     sample-labels-*.npy  the CSR matrix of their labels
 
@@ -216,6 +217,7 @@ def _write_names(folder: Path, names: NameMatcher) -> None:
     _write(folder / "name-labels.npy", names.labels)
     _write(folder / "name-bounds.npy", names.bounds)
     _write(folder / "name-slopes.npy", names.slopes)
+    _write(folder / "name-trained.npy", names.trained.astype(np.uint8))
     for name in ("weights", "relatives", "words", "shares"):
         _write_matrix(folder, f"name-{name}", getattr(names, name))
 
@@ -251,7 +253,10 @@ def _read_names(source: Path, about: dict[str, Any]) -> NameMatcher | None:
         "shares": (n_words, n_names),
     }
     matrices = {n: _read_matrix(source, f"name-{n}", shape) for n, shape in shapes.items()}
-    return NameMatcher(labels, slopes, **matrices, bounds=bounds)
+    trained = np.zeros(n_labels, dtype=bool)
+    if about["format"] >= 8:
+        trained = _read_vector(source / "name-trained.npy", np.integer, n_labels) > 0
+    return NameMatcher(labels, slopes, **matrices, bounds=bounds, trained=trained)
 
 
 def _read_memory(source: Path, about: dict[str, Any]) -> TrainingMemory | None:

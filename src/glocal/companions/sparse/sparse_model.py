@@ -90,6 +90,7 @@ class SparseModel:
             DataError: No text has a word that is a feature.
         """
         # Imported here, like all that only training needs: prediction starts sooner without it.
+        from glocal.companions.sparse.found_names import found_names
         from glocal.companions.sparse.label_profiles import label_profiles
         from glocal.companions.sparse.names_trial import helpful_names
         from glocal.companions.sparse.new_labels import sample_rows
@@ -123,11 +124,12 @@ class SparseModel:
         held_out = tuple(matrix[len(kept) :] for matrix in every)
         profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)
         names = _name_features(vectoriser, labels, config)
+        names = helpful_names(names, profiles, *held_out, threads=threads)
         scorer = LinearTrainer(
             features,
             own,
             config,
-            names=helpful_names(names, profiles, *held_out, threads=threads),
+            names=names,
             held_out=held_out,
             seed=seed,
             threads=threads,
@@ -139,7 +141,10 @@ class SparseModel:
         counts = np.bincount(own.indices, minlength=own.shape[1])
         grouped = scorer.groups is not None
         votes = TextVotes.of(features, own, vectoriser.n_words) if grouped else None
-        evidence = LabelEvidence(profiles, counts, votes, on_trial=not grouped)
+        found = None
+        if names is not None:
+            found = found_names(vectoriser, labels, features, counts, threads=threads)
+        evidence = LabelEvidence(profiles, counts, votes, found, on_trial=not grouped)
         scorer, margins = calibrate(scorer, *held_out, evidence=evidence, threads=threads)
         remembered = sample_rows(features.shape[0], config.memory, seed=seed)
         sample = LabelledTexts(features[remembered], own[remembered])

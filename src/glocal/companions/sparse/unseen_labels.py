@@ -92,6 +92,8 @@ def score_by_names(
     biases = scorer.biases.copy()
     biases[unseen] = scaling.shift - np.log1p(_expected_texts(own, features, rng=rng))
     matcher = own.names and replace(own.names, labels=unseen[own.names.labels])
+    if matcher and scorer.names:  # of labels with training texts
+        matcher = scorer.names.joined(matcher, offset=0).in_order()
     return vectoriser, replace(scorer, biases=biases, names=matcher), scaling
 
 
