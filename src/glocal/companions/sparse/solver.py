@@ -156,7 +156,7 @@ def solve_block(
         bias += length * bias_along
         change *= length
         slack -= change
-    return state.coefficients, bias - state.mean_score()
+    return state.coefficients, bias - state.mean_score
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,9 @@ class _Descent:
     """The state of the descent.
 
     `coefficients` is the current point, `_toward` the direction, `_toward_scores` its centred
-    product with the texts. `open_labels` marks labels that have not converged yet.
+    product with the texts, and `_mean_toward` what centring took off. `mean_score` is w·μ of the
+    current point without w₀, which the bias absorbs when texts are not centred. `open_labels` marks
+    labels that have not converged yet.
     """
 
     def __init__(self, products: InnerProducts, n_labels: int, cost: float) -> None:
@@ -183,7 +185,8 @@ class _Descent:
         # The bias is a feature of value one in every text: scale its direction accordingly.
         self._bias_scale = 1 / (1 + 2 * cost * products.n_texts)
         self._toward, self._toward_scores = products.zeros(*shape), products.zeros(*shape)
-        self._bias_toward = products.zeros(n_labels)
+        self._bias_toward, self._mean_toward = products.zeros(n_labels), products.zeros(n_labels)
+        self.mean_score = products.zeros(n_labels)
         self._last: _Gradient | None = None
         self._first_norm = products.zeros(n_labels)
 
@@ -193,7 +196,8 @@ class _Descent:
         errors += self.coefficients
         errors -= errors.mean(axis=0)
         scores = self._products(errors)
-        scores -= scores.mean(axis=0)  # of centred texts, since the columns of errors sum to zero
+        means = scores.mean(axis=0)
+        scores -= means  # of centred texts, since the columns of errors sum to zero
         bias_scaled = bias_gradient * self._bias_scale
         norm = (_dots(errors, scores) + bias_gradient * bias_scaled).clip(min=0)
         gradient = _Gradient(errors, bias_gradient, norm)
@@ -202,6 +206,7 @@ class _Descent:
             old *= keep
             old -= new
         self._bias_toward = keep * self._bias_toward - bias_scaled
+        self._mean_toward = keep * self._mean_toward - means
         self._last = gradient
         return self._toward_scores, self._bias_toward
 
@@ -226,10 +231,7 @@ class _Descent:
     def advance(self, length: Any) -> None:
         """Move this far along the direction."""
         self.coefficients += length * self._toward
-
-    def mean_score(self) -> Any:
-        """Return w·μ without w₀, which the bias absorbs when texts are not centred."""
-        return self._products(self.coefficients).mean(axis=0)
+        self.mean_score += length * self._mean_toward
 
 
 def _first_slack(products: InnerProducts, positives: Positives, start_scores: Any) -> Any:
