@@ -33,6 +33,9 @@ def test_rounded_weights_are_within_half_a_step_of_their_label(seed):
     assert (np.abs(near.data - weights.data) <= step / 2 * (1 + 1e-6)).all()
     np.testing.assert_array_equal(near.indices, weights.indices)
     assert weights.data is not near.data
+    in_place = rounded(weights, in_place=True)
+    np.testing.assert_array_equal(in_place.data, near.data)
+    assert np.shares_memory(in_place.data, weights.data)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 1.0, 8.0]))

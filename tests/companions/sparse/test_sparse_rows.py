@@ -1,9 +1,12 @@
+import operator
+
 import numpy as np
 import pytest
+from scipy.sparse import hstack
 from scipy.sparse import random as random_matrix
 
 from glocal.companions.sparse import sparse_rows
-from glocal.companions.sparse.sparse_rows import move_last
+from glocal.companions.sparse.sparse_rows import combined_rows, move_last
 
 
 @pytest.mark.parametrize("rows", [[], [0], [2, 3, 11], [11], list(range(12))])
@@ -18,3 +21,25 @@ def test_rows_are_moved_to_the_end_within_the_same_arrays(rows, at_a_time, monke
     moved = move_last(matrix, rows)
     np.testing.assert_array_equal(moved.toarray(), expected)
     assert np.shares_memory(moved.data, matrix.data)
+
+
+def side_by_side(left, right):
+    return hstack([left, right], format="csr")
+
+
+@pytest.mark.parametrize("combine", [operator.add, side_by_side])
+@pytest.mark.parametrize("at_a_time", [1, 5, 100])
+@pytest.mark.parametrize("densities", [(0.4, 0.3), (0.0, 0.3), (0.4, 0.0), (0.0, 0.0)])
+def test_matrices_are_combined_part_by_part(combine, at_a_time, densities, monkeypatch):
+    monkeypatch.setattr(sparse_rows, "_ROWS_COMBINED", at_a_time)
+    left, right = (
+        random_matrix(12, 7, density=share, format="csr", dtype=np.float32, random_state=seed)
+        for seed, share in enumerate(densities)
+    )
+    expected = combine(left, right)
+    expected.sort_indices()
+    found = combined_rows(combine, left.copy(), right)
+    assert found.shape == expected.shape
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert getattr(found, name).dtype == getattr(expected, name).dtype

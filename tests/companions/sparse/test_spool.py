@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glocal.companions.sparse.sparse_model import SparseModel
-from glocal.companions.sparse.spool import WordSpool
+from glocal.companions.sparse.spool import ArraySpool, WordSpool
 from glocal.errors import TrainingError
 from tests.companions.sparse.made_up import SMALL
 
@@ -39,6 +39,21 @@ def test_batches_come_back_in_order():
     for (lengths, ids), (first, second) in zip(spool, batches, strict=True):
         np.testing.assert_array_equal(lengths, first)
         np.testing.assert_array_equal(ids, second)
+    spool.close()
+
+
+def test_arrays_of_several_types_come_back_in_order():
+    spool = ArraySpool("numbers")
+    groups = [
+        (np.arange(3, dtype=np.uint8), np.ones(2, np.float32)),
+        (np.zeros(0, np.uint8), np.full(1, 7, np.float32)),
+    ]
+    for group in groups:
+        spool.add(*group)
+    for found, group in zip(spool, groups, strict=True):
+        for array, expected in zip(found, group, strict=True):
+            assert array.dtype == expected.dtype
+            np.testing.assert_array_equal(array, expected)
     spool.close()
 
 

@@ -85,14 +85,14 @@ class CompactRows(StoredRows):
         return sums
 
 
-def rounded(matrix: Any) -> Any:
+def rounded(matrix: Any, *, in_place: bool = False) -> Any:
     """Return a float32 CSR matrix with weights of 16 bits; doing so again changes nothing.
 
-    Labels and bounds are not copied.
+    Labels and bounds are not copied, and with `in_place` neither are the weights.
     """
     from scipy.sparse import csr_matrix
 
-    scales, data = _scales(matrix), np.empty_like(matrix.data)
+    scales, data = _scales(matrix), matrix.data if in_place else np.empty_like(matrix.data)
     for part in _parts(matrix):
         own = scales[matrix.indices[part]]
         np.rint(matrix.data[part] / own, out=data[part])

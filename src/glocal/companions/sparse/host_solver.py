@@ -70,7 +70,7 @@ def large_entries(
 
 def solved(
     features: Any, positives: Positives, prior: Any, config: SparseConfig, *, bags: bool = False
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+) -> tuple[NDArray[np.int32], NDArray[Any], NDArray[np.float32], NDArray[np.float32]]:
     """Train the scorers of some labels.
 
     Args:
@@ -99,6 +99,7 @@ def solved(
     if prior is not None:
         used |= np.diff(prior.indptr) > 0
     chosen = np.flatnonzero(used)
+    columns_of = np.min_scalar_type(positives.n_labels)  # one byte as a rule
     found: list[tuple[NDArray[Any], ...]] = []
     for start in range(0, max(1, len(chosen)), CHUNK_FEATURES):
         chunk = chosen[start : start + CHUNK_FEATURES]
@@ -107,6 +108,6 @@ def solved(
         if prior is not None:
             weights += prior[chunk].toarray()
         feature, label, kept = large_entries(weights, config.threshold)
-        found.append((chunk[feature].astype(np.int32), label.astype(np.int32), kept))
+        found.append((chunk[feature].astype(np.int32), label.astype(columns_of), kept))
     features_of, labels_of, values = (np.concatenate(part) for part in zip(*found, strict=True))
     return features_of, labels_of, values, biases

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.companions.sparse.solver import START_BIAS
+from glocal.companions.sparse.sparse_rows import combined_rows
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from glocal.companions.sparse.text_votes import TextVotes
 from glocal.companions.sparse.training_memory import (
@@ -39,7 +41,7 @@ _USUAL_SLOPE, _PULL, _LEAST_SLOPE = 4.0, 0.05, 0.1
 # A stronger one on the terms of a label's frequency, which are zero without evidence.
 _FREE_PULL = 1.0
 _CHUNK_PAIRS = 4096
-_CHUNK_WEIGHTS, _CHUNK_TEXTS = 4_000_000, 64
+_CHUNK_WEIGHTS, _CHUNK_TEXTS = 1 << 20, 64
 LEAST_NAME_SLOPE = 0.5  # of rare names; below it they are not worth the time that they take
 # Evidence on labels whose weights are trained on matched texts is used if it finds so many times as
 # many labels, and so many more.
@@ -253,7 +255,7 @@ def _rescaled(
         factor = np.ones(groups.weights.shape[1] + 1, np.float32)
         for level, slope_of_level in zip(groups.of.T, of_groups, strict=False):
             factor[level] = slope_of_level
-        groups.weights.data *= factor[groups.weights.indices]
+        _scale_labels(groups.weights, factor)
     slopes = scaling.slopes(counts)
     _scale_labels(scorer.weights, slopes)
     return LinearScorer(scorer.weights, slopes * scorer.biases + scaling.constants(counts), groups)
@@ -269,8 +271,7 @@ def _scale_labels(weights: Any, factors: NDArray[np.float32]) -> None:
 def _with_likeness(scorer: LinearScorer, evidence: LabelEvidence, scaling: Scaling) -> LinearScorer:
     """Add the mean texts of labels to their weights."""
     _scale_labels(evidence.profiles, scaling.likenesses(evidence.counts))
-    weights = scorer.weights + evidence.profiles
-    weights.sort_indices()
+    weights = combined_rows(operator.add, scorer.weights, evidence.profiles)
     trained, biases = evidence.counts > 0, scorer.biases.copy()
     # Below every trained label: without evidence a label without texts must not rank first.
     biases[~trained] = biases[trained].min(initial=0)

@@ -146,6 +146,7 @@ class SparseModel:
             found = found_names(vectoriser, labels, features, counts, threads=threads)
         evidence = LabelEvidence(profiles, counts, votes, found, on_trial=not grouped)
         scorer, margins = calibrate(scorer, *held_out, evidence=evidence, threads=threads)
+        del evidence, profiles, votes, found  # their memory is free from here on
         remembered = sample_rows(features.shape[0], config.memory, seed=seed)
         sample = LabelledTexts(features[remembered], own[remembered])
         of_names = Scaling(0.0, float(scorer.biases.min()))
@@ -153,7 +154,8 @@ class SparseModel:
             vectoriser, scorer, of_names = score_by_names(
                 scorer, vectoriser, labels, *every, seed=seed, threads=threads
             )
-        scorer = scorer.rounded()
+        del features, own, every, held_out
+        scorer = scorer.rounded(in_place=True)
         memory = TrainingMemory(margins, of_names, len(train), sample)
         size = vectoriser.n_features
         return cls(vectoriser, scorer, config, spread_memory(memory, np.arange(size), size))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from glocal.arrays import ranges
 
 _ROWS_AT_A_TIME = 65_536
+_ROWS_COMBINED = 2048
 
 Entries = tuple[NDArray[np.int32], NDArray[np.float32]]  # columns and values
 
@@ -84,6 +85,10 @@ class SparseRows(StoredRows):
     indptr: NDArray[np.integer[Any]]
     shape: tuple[int, int]
 
+    def as_rows(self) -> SparseRows:
+        """Return this matrix itself: arrays that are not views can be enlarged where they are."""
+        return self
+
     def __getitem__(self, rows: slice) -> SparseRows:
         """Return neighbouring rows."""
         start, stop, _ = rows.indices(self.shape[0])
@@ -145,6 +150,47 @@ def column_of(matrix: Any, rows: NDArray[np.integer[Any]], column: int) -> NDArr
     chosen = as_csr(as_stored(matrix).take(rows))
     found: NDArray[np.float32] = chosen[:, [column]].toarray().ravel()
     return found
+
+
+def combined_rows(combine: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """Return a CSR matrix made of two with the same rows, part by part.
+
+    Args:
+        combine: Returns the matrix of some rows of both, such as their sum, with no more entries
+            than both have.
+        left: A float32 CSR matrix. It is used up: its arrays become those of the result, so that
+            the entries are not in memory twice.
+        right: Another.
+    """
+    from scipy.sparse import csr_matrix
+
+    moved = right.nnz  # the places that the entries of `left` make free before them
+    size, bounds = left.nnz, left.indptr
+    values, columns = (
+        array if array.flags.owndata else array.copy() for array in (left.data, left.indices)
+    )
+    for array in (values, columns):
+        array.resize(size + moved, refcheck=False)
+        array[moved:] = array[:size]
+    lengths, end, n_columns = [np.zeros(1, np.int64)], 0, 0
+    for start in range(0, left.shape[0], _ROWS_COMBINED):
+        own = bounds[start : start + _ROWS_COMBINED + 1]
+        entries = slice(moved + int(own[0]), moved + int(own[-1]))
+        n_rows = len(own) - 1
+        part = csr_matrix(
+            (values[entries], columns[entries], own - own[0]), (n_rows, left.shape[1])
+        )
+        part = combine(part, right[start : start + n_rows])
+        part.sort_indices()
+        begin, end, n_columns = end, end + part.nnz, part.shape[1]
+        columns[begin:end], values[begin:end] = part.indices, part.data
+        lengths.append(np.diff(part.indptr))
+    ends = np.cumsum(np.concatenate(lengths))
+    for array in (values, columns):
+        array.resize(end, refcheck=False)
+    kind = columns.dtype if end <= np.iinfo(columns.dtype).max else np.int64
+    columns = columns.astype(kind, copy=False)
+    return as_csr(SparseRows(values, columns, ends.astype(kind), (left.shape[0], n_columns)))
 
 
 def move_last(matrix: Any, rows: NDArray[np.int64]) -> Any:

@@ -113,10 +113,16 @@ class LinearScorer:
         """Whether the weights are of 16 bits."""
         return CompactRows.of(self.weights) is not None
 
-    def rounded(self) -> LinearScorer:
-        """Return the same scorer with weights of 16 bits, as they are stored."""
-        groups = self.groups and replace(self.groups, weights=rounded(self.groups.weights))
-        return replace(self, weights=rounded(self.weights), groups=groups)
+    def rounded(self, *, in_place: bool = False) -> LinearScorer:
+        """Return the same scorer with weights of 16 bits, as they are stored.
+
+        With `in_place` the weights of this one change, which saves memory.
+        """
+        groups = self.groups
+        if groups is not None:
+            groups = replace(groups, weights=rounded(groups.weights, in_place=in_place))
+        weights = rounded(self.weights, in_place=in_place)
+        return replace(self, weights=weights, groups=groups)
 
     def with_labels(self, columns: Any) -> LinearScorer:
         """Return the scorer of other labels; see `LabelChange`."""

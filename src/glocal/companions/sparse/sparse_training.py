@@ -19,6 +19,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
@@ -32,9 +33,10 @@ from scipy.sparse import csr_matrix, hstack
 
 from glocal.arrays import GrowingArray
 from glocal.companions.sparse.cluster_solvers import ClusterSolvers
-from glocal.companions.sparse.cluster_weights import ClusterProblem, ClusterWeights, join_weights
+from glocal.companions.sparse.cluster_weights import ClusterProblem, ClusterWeights, WeightBuilder
 from glocal.companions.sparse.host_solver import HostTexts
-from glocal.companions.sparse.solver import START_BIAS, Positives
+from glocal.companions.sparse.solver import Positives
+from glocal.companions.sparse.sparse_rows import combined_rows
 from glocal.companions.sparse.sparse_scoring import LabelGroups, LinearScorer, top_labels
 from glocal.companions.sparse.threads import ordered_map
 from glocal.companions.sparse.torch_device import ran_out_of_memory
@@ -72,6 +74,7 @@ WIDE_CLUSTERS = 4  # size of the wide clusters, in multiples of `cluster_size`
 MOST_BYTES = 640_000_000
 ENTRY_BYTES, CELL_BYTES = 24, 44
 LEAST_OWN_TEXTS = 200
+_NO_MEANS: NDArray[np.float32] = np.zeros((0, 0), np.float32)
 
 
 class LinearTrainer:
@@ -113,21 +116,24 @@ class LinearTrainer:
         self._groups: LabelGroups | None = None
         self._group_biases: NDArray[np.float32] = np.zeros(0, np.float32)
         self._trained = np.flatnonzero(np.diff(self._by_label.indptr))
+        self._means = _NO_MEANS
         self._clusters = self._cluster(labels)
         self._texts_of = self._match(labels)
+        self._means = _NO_MEANS  # they may take more memory than the texts
 
     def fit(self) -> LinearScorer:
         """Train every label that has a text."""
-        blocks = []
         report = self._progress("training label groups")
-        count = len(self._clusters)
-        clusters = range(count)
-        solvers = self._solvers
-        solved = self._solved(clusters) if solvers is None else solvers.solve(self._solved, count)
-        for done, weights in enumerate(solved, start=1):
-            blocks.append(weights)
-            report(done, count)
-        return self._assemble(blocks)
+        count, solvers = len(self._clusters), self._solvers
+        solved = (
+            self._solved(range(count)) if solvers is None else solvers.solve(self._solved, count)
+        )
+        shape = self._features.shape[1], self._by_label.shape[1]
+        with contextlib.closing(WeightBuilder(shape)) as builder:
+            for done, weights in enumerate(solved, start=1):
+                builder.add(weights)
+                report(done, count)
+            return self._assemble(builder)
 
     def _solved(self, clusters: Sequence[int]) -> Iterator[ClusterWeights]:
         """Yield the weights of clusters, solved by this process."""
@@ -239,7 +245,8 @@ class LinearTrainer:
         wide = self._clusters_alone(self._cluster_matrix(labels, clusters))
         of = np.stack([self._group_of(self._clusters), self._group_of(clusters)], axis=1)
         of[:, 1] += np.where(of[:, 1] >= 0, len(self._clusters), 0)
-        weights = hstack([narrow.weights, wide.weights], format="csr") * CLUSTER_SHARE
+        weights = combined_rows(_side_by_side, narrow.weights, wide.weights)
+        weights.data *= CLUSTER_SHARE
         biases = np.concatenate([narrow.biases, wide.biases]) * CLUSTER_SHARE
         return LabelGroups(weights, of.astype(np.int32)), biases
 
@@ -295,19 +302,15 @@ class LinearTrainer:
             return None
         return self._names[:, label_ids] * np.float32(self._config.name_weight)
 
-    def _assemble(self, blocks: list[ClusterWeights]) -> LinearScorer:
-        """Join the weights of all clusters; `blocks` is emptied."""
-        n_labels = self._by_label.shape[1]
-        biases = np.full(n_labels, START_BIAS, np.float32)
-        for block in blocks:
-            biases[block.labels] = block.biases
+    def _assemble(self, builder: WeightBuilder) -> LinearScorer:
+        """Join the weights of all clusters."""
+        biases = builder.biases
         if self._groups is not None:
             biases += np.append(self._group_biases, np.float32(0))[self._groups.of].sum(axis=1)
-        never = np.setdiff1d(np.arange(n_labels), self._trained)
+        never = np.setdiff1d(np.arange(len(biases)), self._trained)
         # Below every trained label: without evidence a label without texts must not rank first.
         biases[never] = biases.min()
-        weights = join_weights(blocks, (self._features.shape[1], n_labels))
-        return LinearScorer(weights, biases, self._groups)
+        return LinearScorer(builder.matrix(), biases, self._groups)
 
 
 class _UnmatchedTrainer(LinearTrainer):
@@ -315,6 +318,10 @@ class _UnmatchedTrainer(LinearTrainer):
 
     def _match(self, labels: Any) -> Sequence[NDArray[np.int64]] | None:
         return self._no_texts()
+
+
+def _side_by_side(left: Any, right: Any) -> Any:
+    return hstack([left, right], format="csr")
 
 
 def _drawn(
