@@ -26,7 +26,7 @@ def case(*, says="name", n_texts=60):
     features = csr_matrix(texts / np.linalg.norm(texts, axis=1, keepdims=True), dtype=np.float32)
     profiles = csr_matrix(np.hstack([np.zeros_like(own), shared]).T, dtype=np.float32)
     names = csc_matrix(np.hstack([own, np.zeros_like(shared)]).T, dtype=np.float32)
-    return names, profiles, features, gold
+    return names, lambda: profiles, features, gold
 
 
 def test_names_that_texts_say_help():
@@ -55,11 +55,11 @@ def test_without_a_word_of_a_name_there_are_no_names():
 
 
 def test_texts_that_are_a_name_of_their_label_do_not_take_part():
-    names, profiles, features, gold = case(says="nothing")
+    names, means, features, gold = case(says="nothing")
     same = names.T.tocsr()[gold.indices]
-    assert helpful_names(names, profiles, same, gold) is names  # none is left to try
+    assert helpful_names(names, means, same, gold) is names  # none is left to try
     both = csr_matrix(np.vstack([features.toarray(), same.toarray()]))
-    assert helpful_names(names, profiles, both, csr_matrix(np.vstack([gold.toarray()] * 2))) is None
+    assert helpful_names(names, means, both, csr_matrix(np.vstack([gold.toarray()] * 2))) is None
 
 
 @pytest.mark.parametrize(("n_texts", "used"), [(100, True), (600, False)])

@@ -9,6 +9,7 @@ are the name of one of their labels say nothing about other texts and do not tak
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,13 @@ _K = 5
 
 
 def helpful_names(
-    names: Any, profiles: Any, features: Any, gold: Any, *, threads: int = 1
+    names: Any, mean_texts: Callable[[], Any], features: Any, gold: Any, *, threads: int = 1
 ) -> Any | None:
     """Return the names if they help, otherwise None.
 
     Args:
         names: (F, L) CSC matrix of features of the labels' names, or None.
-        profiles: (F, L) CSR matrix, the mean text of each label (`label_profiles`).
+        mean_texts: Returns the mean text of each label, (F, L) CSR matrix (`label_profiles`).
         features: (n, F) CSR matrix of texts that are not part of them.
         gold: (n, ≥ L) CSR matrix of their labels.
         threads: Number of threads.
@@ -42,7 +43,7 @@ def helpful_names(
     tried = _other_texts(names, features, gold)
     if len(tried) < FEWEST_TEXTS:
         return names
-    features, gold = features[tried], gold[tried]
+    features, gold, profiles = features[tried], gold[tried], mean_texts()
     with_names = profiles + names.tocsr() * NAME_SHARE
     before, after = (
         _found(weights, features, gold, threads=threads) for weights in (profiles, with_names)

@@ -122,9 +122,12 @@ class SparseModel:
         every = move_last(features, held), gold[np.append(kept, held)]
         features, own = (matrix[: len(kept)] for matrix in every)
         held_out = tuple(matrix[len(kept) :] for matrix in every)
-        profiles = label_profiles(features, own, threshold=config.threshold, threads=threads)
+        # Computed twice where there are names: meanwhile they would take memory.
+        mean_texts = partial(
+            label_profiles, features, own, threshold=config.threshold, threads=threads
+        )
         names = _name_features(vectoriser, labels, config)
-        names = helpful_names(names, profiles, *held_out, threads=threads)
+        names = helpful_names(names, mean_texts, *held_out, threads=threads)
         scorer = LinearTrainer(
             features,
             own,
@@ -144,9 +147,9 @@ class SparseModel:
         found = None
         if names is not None:
             found = found_names(vectoriser, labels, features, counts, threads=threads)
-        evidence = LabelEvidence(profiles, counts, votes, found, on_trial=not grouped)
+        evidence = LabelEvidence(mean_texts(), counts, votes, found, on_trial=not grouped)
         scorer, margins = calibrate(scorer, *held_out, evidence=evidence, threads=threads)
-        del evidence, profiles, votes, found  # their memory is free from here on
+        del evidence, votes, found  # their memory is free from here on
         remembered = sample_rows(features.shape[0], config.memory, seed=seed)
         sample = LabelledTexts(features[remembered], own[remembered])
         of_names = Scaling(0.0, float(scorer.biases.min()))
@@ -154,7 +157,7 @@ class SparseModel:
             vectoriser, scorer, of_names = score_by_names(
                 scorer, vectoriser, labels, *every, seed=seed, threads=threads
             )
-        del features, own, every, held_out
+        del features, own, every, held_out, mean_texts
         scorer = scorer.rounded(in_place=True)
         memory = TrainingMemory(margins, of_names, len(train), sample)
         size = vectoriser.n_features
