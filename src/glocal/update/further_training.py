@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from glocal.companions.companion_list import Companions
 from glocal.data.corpus import Corpus
 from glocal.errors import Interrupted, ModelError
 from glocal.predict.predictor import Predictor
+from glocal.ranking.predictions import Tag
 from glocal.storage.model_directory import StoredModel, load_model, rewrite_model
 from glocal.train.context import throttled_progress
 from glocal.train.listener import TrainListener
@@ -215,15 +217,15 @@ class _Report:
     def _recall(self, model: StoredModel) -> dict[str, list[tuple[int, int]]]:
         """Return for each set the labels of each band, and how many are among the best."""
         predictor = Predictor(model, device=self._device)
-        return {name: self._hits(predictor, corpus) for name, corpus in self._sets.items()}
+        texts = [text for corpus in self._sets.values() for text in corpus.texts()]
+        best = iter(predictor.predict(texts, k=min(_K, len(predictor.labels))))
+        return {name: self._hits(corpus, best) for name, corpus in self._sets.items()}
 
-    def _hits(self, predictor: Predictor, corpus: Corpus) -> list[tuple[int, int]]:
-        k = min(_K, len(predictor.labels))
-        found = predictor.predict(corpus, k=k)
+    def _hits(self, corpus: Corpus, best: Iterator[list[Tag]]) -> list[tuple[int, int]]:
         totals = np.zeros((len(self._bands), 2), dtype=np.int64)
-        for tags, labels in zip(found, corpus.labels(), strict=True):
-            best = {tag.id for tag in tags}
+        for labels, tags in zip(corpus.labels(), best, strict=False):  # other sets come after it
+            found = {tag.id for tag in tags}
             for label in set(labels):
                 if (band := self._band_of.get(label)) is not None:
-                    totals[band] += (1, label in best)
+                    totals[band] += (1, label in found)
         return [(int(total), int(hits)) for total, hits in totals]
