@@ -85,6 +85,14 @@ def test_a_library_of_another_environment_learns_and_predicts(environment, tmp_p
     assert baseline.predict(["zzz"], 100).indices.shape[0] == 1
 
 
+def test_characters_are_features_beside_words(environment):
+    columns = [
+        build_baseline(name, BASELINES[name].default).features.fit(tiny_corpus(96)).shape[1]
+        for name in ("pecos-tree", "pecos-tree-characters")
+    ]
+    assert columns[1] > 2 * columns[0]
+
+
 def test_the_process_ends_with_the_baseline(environment, tmp_path):
     baseline, _ = fitted(tmp_path / "model")
     process = baseline._process

@@ -13,6 +13,7 @@ from typing import Any
 from glocal.errors import ConfigError, MissingExtraError, no_such
 from glocal.lab.baselines.apart import version_apart
 from glocal.lab.baselines.baseline import Baseline
+from glocal.lab.baselines.tfidf import TextFeatures
 
 PIP = "pip install 'glocal[baselines]'"
 
@@ -31,6 +32,7 @@ class BaselineSpec:
         matched: Settings of the matched run.
         environment: Environment variable that names the Python of an environment with the library,
             where it needs one of its own.
+        characters: Whether character n-grams are features beside words (linear baselines).
     """
 
     title: str
@@ -41,6 +43,7 @@ class BaselineSpec:
     default: Mapping[str, Any] = field(default_factory=dict)
     matched: Mapping[str, Any] = field(default_factory=dict)
     environment: str = ""
+    characters: bool = False
 
     @property
     def version(self) -> str:
@@ -113,5 +116,8 @@ def build_baseline(
     found = importlib.import_module(f"glocal.lab.baselines.{module}")
     if spec.environment:
         settings = {**settings, "python": spec.environment}
-    baseline: Baseline = getattr(found, class_name)(settings, threads=threads, seed=seed)
+    options: dict[str, Any] = {"threads": threads, "seed": seed}
+    if spec.characters:
+        options["features"] = TextFeatures(characters=True)
+    baseline: Baseline = getattr(found, class_name)(settings, **options)
     return baseline
