@@ -7,7 +7,8 @@ MODEL/sparse is the folder of a stored sparse model. Each measurement is a proce
 two versions take turns, three times, and the best of the three counts, with one thread allowed and
 with two, of which each version uses as many as it chooses. Bulk is the 200 best
 labels of all texts, wall and processor time; single is the median time of one text in a warm
-process. Checks that both versions return the same labels and probabilities.
+process. Checks that both versions return the same labels and probabilities, unless the model adds
+to the scores of names that it finds in texts, which earlier versions do not.
 """
 
 from __future__ import annotations
@@ -89,6 +90,13 @@ def readable_copy(model, folder):
     return copy
 
 
+def finds_names(model):
+    """Return whether a stored model looks for names in texts."""
+    from glocal.companions.sparse.sparse_files import read_model
+
+    return read_model(model)[1].names is not None
+
+
 def main():
     """Measure both versions in turn and print the best times with their ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -116,9 +124,16 @@ def main():
                     for kind in ("bulk", "cpu", "single"):
                         kept[kind] = min(kept[kind], found[kind])
         outputs = [np.load(Path(folder) / f"{version}.npz") for version in versions]
-        for kind in ("labels", "probabilities"):
-            np.testing.assert_array_equal(outputs[0][kind], outputs[1][kind])
-    print(f"the same labels and probabilities; load {os.getloadavg()[0]:.1f} at the end")
+        if finds_names(args.model):
+            before, now = (found["labels"][:, :1] for found in outputs)
+            print(
+                f"the same best label of {(before == now).mean():.1%} of the texts: one finds names"
+            )
+        else:
+            for kind in ("labels", "probabilities"):
+                np.testing.assert_array_equal(outputs[0][kind], outputs[1][kind])
+            print("the same labels and probabilities")
+    print(f"load {os.getloadavg()[0]:.1f} at the end")
     for (version, threads), found in sorted(best.items()):
         print(f"  {version:6} {threads} threads: {found['texts']} texts in {found['bulk']:.2f} s "
               f"(cpu {found['cpu']:.2f} s), one text {1000 * found['single']:.2f} ms")  # fmt: skip
