@@ -77,10 +77,12 @@ class NameMatcher:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
         """Return the same where all labels have texts: few names are found, others cost little."""
         by_name = dense_product(self._words_found(features), self.shares)
-        rows, names = np.divmod(np.flatnonzero(by_name >= FOUND), max(1, by_name.shape[1]))
-        places = np.searchsorted(self.bounds, names, side="right") - 1
-        once = np.unique(rows * len(self.labels) + places)
-        rows, places = np.divmod(once, max(1, len(self.labels)))
+        rows, places = np.divmod(np.flatnonzero(by_name >= FOUND), max(1, by_name.shape[1]))
+        if by_name.shape[1] > len(self.labels):  # names of a label are next to each other
+            places = np.searchsorted(self.bounds, places, side="right") - 1
+            first = np.diff(places, prepend=-1) != 0
+            first |= np.diff(rows, prepend=-1) != 0
+            rows, places = rows[first], places[first]
         return rows, self.labels[places], self.slopes[places]
 
     def evidence(self, features: Any) -> NDArray[np.float32]:
