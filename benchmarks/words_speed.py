@@ -126,9 +126,8 @@ def main():
         outputs = [np.load(Path(folder) / f"{version}.npz") for version in versions]
         if finds_names(args.model):
             before, now = (found["labels"][:, :1] for found in outputs)
-            print(
-                f"the same best label of {(before == now).mean():.1%} of the texts: one finds names"
-            )
+            same = (before == now).mean()
+            print(f"this version also looks for names; {same:.1%} of the best labels are the same")
         else:
             for kind in ("labels", "probabilities"):
                 np.testing.assert_array_equal(outputs[0][kind], outputs[1][kind])

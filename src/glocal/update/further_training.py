@@ -223,8 +223,8 @@ class _Report:
 
     def _hits(self, corpus: Corpus, best: Iterator[list[Tag]]) -> list[tuple[int, int]]:
         totals = np.zeros((len(self._bands), 2), dtype=np.int64)
-        for labels, tags in zip(corpus.labels(), best, strict=False):  # other sets come after it
-            found = {tag.id for tag in tags}
+        for labels in corpus.labels():
+            found = {tag.id for tag in next(best)}
             for label in set(labels):
                 if (band := self._band_of.get(label)) is not None:
                     totals[band] += (1, label in found)

@@ -47,8 +47,10 @@ _REPLAYED, _REPLAYED_FOR_EACH = 1000, 2  # of a further training: at least, and 
 _OWN_REPLAYED = 2  # training texts of each old label that learns
 _RIVALS = 5  # best labels of a text that learn where they do not belong
 _NEW_LABELS = Pace(rate=0.15, hold=1.0)
+# In a further training rows are good already, and a few texts easily spoil them: queries of label
+# attention more than vectors.
 _FURTHER = Pace(rate=0.05, hold=3.0)
-_FURTHER_ATTENTION = Pace(rate=0.02, hold=30.0)  # which a query moves far with few texts
+_FURTHER_ATTENTION = Pace(rate=0.02, hold=30.0)
 _HOLD = 0.02  # pull of a row towards its start, in units of the loss of one text
 _HOLD_KNOWN = 0.02  # the same of an old label, for each of its training texts
 _THINNED = 10.0  # background texts count for fewer than they stand for, so that examples count too

@@ -51,15 +51,15 @@ class Scaling:
     rare_likeness: float | None = None
 
     def slopes(self, counts: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the factor of the margin of labels with so many training texts."""
+        """Return the factor of each label's margin, by its number of training texts."""
         return _between(self.slope, self.rare_slope, counts)
 
     def likenesses(self, counts: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the factor of the likeness of labels with so many training texts."""
+        """Return the factor of each label's likeness, by its number of training texts."""
         return _between(self.likeness, self.rare_likeness, counts)
 
     def constants(self, counts: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return what is added to the log-odds of labels with so many training texts."""
+        """Return what is added to each label's log-odds, by its number of training texts."""
         often = frequency_terms(counts) @ np.array(self.frequency)
         constants: NDArray[np.float32] = (self.shift + often).astype(np.float32)
         return constants + (self.slopes(counts) - np.float32(self.slope))
